@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import selectors
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,10 @@ from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, View
-from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.launch import Controls, Launcher, WorkerProcess, command_of, start_here
+from goffish.streaming.runtime.layout import divide, next_step
+from goffish.streaming.runtime.plan import Delivery, Plan
+from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
 from goffish.streaming.runtime.worker import Begin, recover
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
@@ -53,37 +54,8 @@ _HANGS_S = 50.0
 _SILENT_S, _ANSWERS_S = 60.0, 5.0
 #: Workers that do not end within this time are killed, which loses nothing that a checkpoint contains.
 _ENDS_S = 0.3
-
-
-@dataclass
-class _Process:
-    """A worker process and its last report."""
-
-    process: subprocess.Popen[bytes]
-    control: socket.socket
-    ready: bool = False
-    leaving: bool = False
-    asked: float = 0.0
-    reported: float = 0.0
-    report: dict[str, Any] = field(default_factory=dict)
-    counts: dict[str, Counts] = field(default_factory=dict)
-    saved: float = 0.0  # when its checkpoint was first reported
-    input: bytes = b""
-
-    def send(self, **command: Any) -> None:
-        try:
-            self.control.sendall(json.dumps(command).encode() + b"\n")
-        except OSError:
-            return  # it has ended, which the caller notices
-
-    def receive(self) -> list[dict[str, Any]]:
-        try:
-            while data := self.control.recv(1 << 18):
-                self.input += data
-        except (BlockingIOError, ConnectionError):
-            pass
-        *lines, self.input = self.input.split(b"\n")
-        return [json.loads(line) for line in lines]
+#: Workers in a row that may end before they have started.
+_MOST_STARTS = 3
 
 
 class Cluster:
@@ -92,7 +64,8 @@ class Cluster:
     Parameters
     ----------
     topology : Topology
-    workers : int
+    workers : int or mapping
+        Number of workers of the flow, or of the stages that begin with operators.
     replication : int
         Number of failures at once, of any workers, that lose nothing.
     checkpoint_s : float
@@ -101,6 +74,11 @@ class Cluster:
         Folder for durable checkpoints; an earlier run is resumed.
     watch : Watch, optional
         How other processes see and control the flow [default: by its socket].
+    delivery : Delivery
+    launch : Launcher, optional
+        Starts workers [default: on this machine].
+    replaces : bool
+        Whether a worker that fails is replaced at once; otherwise its neighbors keep its positions until `arrange`.
 
     Raises
     ------
@@ -113,15 +91,24 @@ class Cluster:
     def __init__(
         self,
         topology: Topology,
-        workers: int,
+        workers: int | Mapping[str, int],
         *,
         replication: int = 1,
         checkpoint_s: float = 2.0,
         checkpoint: str | Path | None = None,
         watch: Watch | None = None,
+        delivery: Delivery = Delivery.EXACTLY_ONCE,
+        launch: Launcher = start_here,
+        replaces: bool = True,
     ) -> None:
-        self.topology = topology
+        check_workers(workers)
         topology.check_access()
+        self._firsts = () if isinstance(workers, int) else tuple(workers)
+        if self._firsts:
+            for name in self._firsts:
+                topology.operator(name)
+            topology = divided(topology, self._firsts)
+        self.topology = topology
         for name, sink in topology.sinks.items():
             if isinstance(sink, Collect):
                 raise InputError(
@@ -130,7 +117,6 @@ class Cluster:
         plan = Plan(topology)
         # Idle workers must not leave the ring on their own: each would be replaced by a new one.
         options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S, minimum=MOST_WORKERS)
-        self._workers = self._sized = workers  # as many as there should be, and as there were when all had joined
         self._checkpoints = None if checkpoint is None else _WorkerFolder(checkpoint, topology)
         update = None if self._checkpoints is None else self._checkpoints.update
         if update is not None:
@@ -143,27 +129,34 @@ class Cluster:
         first = max(old, default=-1) + 1
         saved, folder = self._checkpoints, Path(tempfile.mkdtemp(prefix="goffish-"))
         self._folder, self._options = folder, options
-        self._begin = Begin(spool=folder / SINKS)
+        self._begin = Begin(spool=folder / SINKS, delivery=delivery)
         if saved is not None:
-            self._begin = Begin(saved.path, tuple(old), saved.version, saved.origins, update, saved.path / SINKS)
+            self._begin = Begin(
+                saved.path, tuple(old), saved.version, saved.origins, update, saved.path / SINKS, delivery
+            )
         self._rollout = None if update is None else Rollout(update, time.monotonic())
         self._writes: dict[int, tuple[float, float]] = {}
         self._watch = Watch() if watch is None else watch
         self._meter = Meter(topology)
-        self._processes: dict[int, _Process] = {}
+        self._processes: dict[int, WorkerProcess] = {}
+        self._launch, self._replaces = launch, replaces
         self._members: frozenset[int] = frozenset()
-        self._selector = selectors.DefaultSelector()
+        self._controls = Controls(folder)
         self._gone: dict[str, Counts] = {}
         self._active = {one.name: MAIN for one in topology.operators if one.alternates}
         self._commands: deque[dict[str, Any]] = deque()  # of other threads, too
         self._stopping = False
         self._failure: BaseException | None = None
         self._settled: tuple[float, dict[int, int]] = 0.0, {}
-        self._next = first + workers
+        self._next = first
+        self._staff: dict[int, list[int]] = {}
+        self._weights: dict[int, float] = {}
+        self._wanted: dict[int, int] = {}
+        self._arranged = True
         self._old = old
         self._started = False
         self._stopped = "running"
-        self.failures = 0
+        self.failures = self._starts = 0
         #: Updates that have ended.
         self.updates: list[UpdateReport] = []
         self._attempts = self._lost_before = 0
@@ -173,12 +166,15 @@ class Cluster:
         try:
             self._write_flow(topology)
             (self._folder / "path").write_text(json.dumps(sys.path))
-            members = tuple(Member(first + number, number * CIRCLE // workers) for number in range(workers))
-            self._registry = FileRegistry(self._folder / "ring", View(1, members, replication))
-            for number, lane in enumerate([*plan.lanes, *outputs]):
-                self._registry.claim(lane, first + number % workers)
-            for number in range(workers):
-                self._spawn(first + number)
+            self._staff = {stage: [self.add_worker() for _ in range(n)] for stage, n in self._sizes(workers).items()}
+            self._wanted = self._layout()
+            members = sorted((Member(one, token) for one, token in self._wanted.items()), key=lambda one: one.token)
+            self._registry = FileRegistry(self._folder / "ring", View(1, tuple(members), replication))
+            for number, lane in enumerate(plan.lanes):
+                readers = self._staff[topology.stages.get(lane.split("\n")[0], 0)]
+                self._registry.claim(lane, readers[number % len(readers)])
+            for number, lane in enumerate(outputs):
+                self._registry.claim(lane, first + number % len(members))
             if update is not None:
                 (self._folder / f"update-{update.number}").write_bytes(_sent(topology, update))
             self._await_ready()
@@ -187,20 +183,26 @@ class Cluster:
             self.close()
             raise
 
+    def _sizes(self, workers: int | Mapping[str, int]) -> dict[int, int]:
+        """Return the number of workers of every stage."""
+        if isinstance(workers, int):
+            if self.topology.stages:
+                known = ", ".join(self._firsts)
+                raise InputError(f"workers = {workers}: operators have workers of their own; give numbers for {known}")
+            return {0: workers}
+        for name in workers:
+            if name not in self._firsts:
+                known = ", ".join(self._firsts) or "none; give one number"
+                raise InputError(f"workers: {name!r} has no workers of its own; operators that have some: {known}")
+        sizes = {stage: 1 for stage in self.topology.stages.values() if stage == 0}
+        return sizes | {stage: workers[name] for stage, name in enumerate(self._firsts, 1) if name in workers}
+
     def _write_flow(self, topology: Topology) -> None:
         """Write what workers that start read."""
         (self._folder / "flow").write_bytes(_sent(topology, (topology, self._options, self._begin)))
 
     def _spawn(self, number: int) -> None:
-        mine, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", "goffish.streaming.runtime.process", str(self._folder), str(number)]
-            process = subprocess.Popen(
-                [*command, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
-            )
-        mine.setblocking(False)
-        self._processes[number] = _Process(process, mine)
-        self._selector.register(mine, selectors.EVENT_READ)
+        self._processes[number] = WorkerProcess(self._launch(number, command_of(self._folder, number)))
 
     def _await_ready(self) -> None:
         end = time.monotonic() + _STARTS_S
@@ -221,7 +223,8 @@ class Cluster:
         JobError
             A record cannot be processed, or state was lost.
         """
-        self._selector.select(_WAITS_S)
+        for number, control in self._controls.wait(_WAITS_S):
+            self._processes[number].control = control
         while self._commands:
             self._obey(self._commands.popleft())
         for number, one in list(self._processes.items()):
@@ -250,7 +253,7 @@ class Cluster:
         if self._rollout is not None:
             self._advance(self._rollout)
         else:
-            self._resize()
+            self._take_step()
         if self._forgets and self._checkpoints is not None and self._rollout is None:
             # The checkpoints of all workers are of the new version.
             serials = {number: one.report.get("serial", 0) for number, one in self._processes.items()}
@@ -287,51 +290,86 @@ class Cluster:
 
     def _lost(self, number: int, code: int) -> None:
         one = self._processes.pop(number)
-        self._selector.unregister(one.control)
-        one.control.close()
-        if not one.ready or not self._processes:
+        self._controls.forget(one.control)
+        one.close()
+        if not self._started or not self._processes:
             raise JobError(f"worker {number} ended with code {code}")
         for name, counts in one.counts.items():
             self._gone[name] = self._gone.get(name, Counts()) + replace(counts, queue=0)
-        if not (one.leaving and code == 0):
-            self.failures += 1
         for other in self._processes.values():
             other.send(command="lose", worker=number)
-        if len(self._processes) < self._workers:
-            self._start_worker()
+        workers = next((workers for workers in self._staff.values() if number in workers), None)
+        if workers is None:  # it has left
+            return
+        self.failures += 1
+        self._starts = 0 if one.ready else self._starts + 1
+        if self._starts >= _MOST_STARTS:
+            raise JobError(f"worker {number} ended with code {code}; {_MOST_STARTS} in a row did not start")
+        at = workers.index(number)
+        workers[at : at + 1] = [self.add_worker(self._weights[number])] if self._replaces else []
+        self.arrange(self._staff)
 
-    def _start_worker(self) -> None:
-        self._spawn(self._next)
-        self._next += 1
+    def add_worker(self, weight: float = 1.0) -> int:
+        """Start a worker that `arrange` can give positions to, and return its number.
 
-    def _resize(self) -> None:
-        """Take the next step to as many workers as there should be, all of them members of the ring."""
-        if not self.failures and self._workers == self._sized:
+        Parameters
+        ----------
+        weight : float
+            Its share of the positions of a stage, relative to others.
+
+        Returns
+        -------
+        int
+        """
+        number, self._next = self._next, self._next + 1
+        self._weights[number] = weight
+        self._spawn(number)
+        return number
+
+    def arrange(self, staff: Mapping[int, Sequence[int]]) -> None:
+        """Begin to divide the positions of stages among workers; those without any leave.
+
+        Parameters
+        ----------
+        staff : mapping of int to sequence of int
+            Workers of every stage; those that stay must be in the same order.
+        """
+        self._staff = {stage: list(workers) for stage, workers in staff.items()}
+        self._wanted = self._layout()
+        self._arranged = False
+
+    @property
+    def arranged(self) -> bool:
+        """Whether all workers have the positions that they should have."""
+        return self._arranged
+
+    def _layout(self) -> dict[int, int]:
+        layout: dict[int, int] = {}
+        for stage, workers in self._staff.items():
+            arc = Arc(stage, STAGE_BITS) if self.topology.stages else Arc()
+            layout |= divide(arc, workers, [self._weights[one] for one in workers])
+        return layout
+
+    def _take_step(self) -> None:
+        """Ask for the next move towards the layout that is wanted."""
+        if self._arranged:
             return
-        while len(self._processes) < self._workers:
-            self._start_worker()
-        view = self._registry.read()
-        members, now = view.nodes.tolist(), time.monotonic()
-        if view.moves or not all(number in self._processes for number in members):
+        view, now = self._registry.read(), time.monotonic()
+        if view.moves or not all(number in self._processes for number in view.nodes.tolist()):
             return
-        # The one that owns least leaves; those that have not joined yet must join first.
-        if len(members) == len(self._processes) > self._workers:
-            number = min(members, key=lambda node: view.interval(node).size)
-            one = self._processes[number]
-            if now > one.asked + _ASKS_S:
-                one.asked, one.leaving = now, True
-                one.send(command="give", target=view.clockwise(number), leaves=True)
+        version = self._begin.version
+        ready = [
+            n for n, one in self._processes.items() if one.ready and one.report.get("update", [0, 0])[1] >= version
+        ]
+        step = next_step(view, self._wanted, ready)
+        if step is None:
+            self._arranged = self._wanted.keys() == set(view.nodes.tolist())
             return
-        for number, one in self._processes.items():
-            behind = one.report.get("update", [0, 0])[1] < self._begin.version
-            joins = one.ready and not one.leaving and not behind and number not in view
-            if joins and now > one.asked + _ASKS_S:
-                one.asked = now
-                owner = max(members, key=lambda node: view.interval(node).size)
-                self._processes[owner].send(command="give", target=number)
-                return
-        if len(members) == self._workers:
-            self._sized = self._workers
+        owner = self._processes[step.owner]
+        since, epoch = owner.asked
+        if epoch != view.epoch or now > since + _ASKS_S:
+            owner.asked = now, view.epoch
+            owner.send(command="give", target=step.target, part=step.part, leaves=step.part is None)
 
     @property
     def finished(self) -> bool:
@@ -374,13 +412,14 @@ class Cluster:
             raise InputError(f"flow {self.topology.name}: an update is in progress; wait until it is complete")
         plan = self.plan(new, strategy, partial_windows)
         plan.check_sinks()
-        (self._folder / f"update-{plan.number}").write_bytes(_sent(new, plan))
+        (self._folder / f"update-{plan.number}").write_bytes(_sent(plan.new, plan))
         self._attempts += 1
         self._writes, self._asked = {}, time.monotonic()
         self._rollout = Rollout(plan, self._asked)
 
     def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
         """Compare the flow with another version of it."""
+        new = divided(new, self._firsts) if self._firsts else new
         Plan(new)
         number: int = self._begin.version + self._attempts + 1
         return plan_update(number, self.topology, new, strategy, partial_windows)
@@ -437,7 +476,7 @@ class Cluster:
         """Read no more records; `finished` holds when those that were read are in checkpoints of all workers."""
         self._commands.append({"command": "stop"})
 
-    def scale(self, workers: int) -> None:
+    def scale(self, workers: int | Mapping[str, int]) -> None:
         """Begin to run the flow on another number of workers, without stopping it.
 
         Workers join and leave one after the other; state moves with the keys. Partitions of sources stay where they
@@ -445,7 +484,8 @@ class Cluster:
 
         Parameters
         ----------
-        workers : int
+        workers : int or mapping
+            Of the flow, or of operators that have workers of their own; others keep theirs.
 
         Raises
         ------
@@ -453,11 +493,19 @@ class Cluster:
             The number is not accepted.
         """
         check_workers(workers)
-        self._commands.append({"command": "scale", "workers": workers})
+        sizes = self._sizes(workers)
+        if not isinstance(workers, int):
+            sizes.pop(0, None)
+        self._commands.append({"command": "scale", "sizes": sizes})
 
     def _obey(self, command: dict[str, Any]) -> None:
         if command["command"] == "scale":
-            self._workers, self._sized = command["workers"], 0
+            for stage, size in command["sizes"].items():
+                workers = self._staff[stage]
+                while len(workers) < size:
+                    workers.append(self.add_worker())
+                del workers[size:]
+            self.arrange(self._staff)
             return
         if command["command"] == "stop":
             self._stopping = True
@@ -466,7 +514,7 @@ class Cluster:
         for one in self._processes.values():
             one.send(**command)
 
-    def _catch_up(self, one: _Process) -> None:
+    def _catch_up(self, one: WorkerProcess) -> None:
         """Send a worker that joins the commands that the others have had."""
         for operator, alternate in self._active.items():
             if alternate != MAIN:
@@ -532,7 +580,7 @@ class Cluster:
     def close(self) -> None:
         """End all workers."""
         for one in self._processes.values():
-            one.control.close()
+            one.close()
         end = time.monotonic() + _ENDS_S
         for one in self._processes.values():
             try:
@@ -540,7 +588,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 one.process.kill()
                 one.process.wait()
-        self._selector.close()
+        self._controls.close()
         if self._checkpoints is not None:
             self._checkpoints.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -558,30 +606,39 @@ def _sent(topology: Topology, value: Any) -> bytes:
     return sent
 
 
-def check_workers(workers: int) -> None:
+def check_workers(workers: int | Mapping[str, int]) -> None:
     """Reject a number of workers that is not accepted.
 
     Parameters
     ----------
-    workers : int
+    workers : int or mapping
+        Of a flow, or of its operators.
 
     Raises
     ------
     InputError
     """
-    if not 1 <= workers <= MOST_WORKERS:
-        raise InputError(f"workers = {workers}: must be 1 to {MOST_WORKERS}")
+    if isinstance(workers, int):
+        if not 1 <= workers <= MOST_WORKERS:
+            raise InputError(f"workers = {workers}: must be 1 to {MOST_WORKERS}")
+        return
+    for name, count in workers.items():
+        if not 1 <= count <= MOST_WORKERS:
+            raise InputError(f"workers: {name} = {count}: must be 1 to {MOST_WORKERS}")
+    if not workers or sum(workers.values()) > MOST_WORKERS:
+        raise InputError(f"workers: {sum(workers.values())} in all; 1 to {MOST_WORKERS} are accepted")
 
 
 def run_workers(
     topology: Topology,
-    workers: int,
+    workers: int | Mapping[str, int],
     replication: int,
     checkpoint: str | Path | None,
     every: Duration,
     until: Until | None,
     report: Callable[[str], None] | None = None,
     watch: Watch | None = None,
+    delivery: Delivery | str = Delivery.EXACTLY_ONCE,
 ) -> Metrics:
     """Run a flow on several workers; see `Flow.run`."""
     check_workers(workers)
@@ -589,12 +646,15 @@ def run_workers(
         raise InputError(f"replication = {replication}: must be at least 0")
     if callable(until):
         raise InputError("until: with several workers, accepted is a duration")
+    if delivery not in list(Delivery):
+        raise InputError(f"delivery = {delivery!r}: accepted are {', '.join(Delivery)}")
     limit = None if until is None else microseconds(until, "until") / 1e6
     seconds = microseconds(every, "every") / 1e6
     with watch or Watch() as held:
         cluster = Cluster(
-            topology, workers, replication=replication, checkpoint_s=seconds, checkpoint=checkpoint, watch=held
-        )
+            topology, workers, replication=replication, checkpoint_s=seconds, checkpoint=checkpoint, watch=held,
+            delivery=Delivery(delivery),
+        )  # fmt: skip
         return cluster.run(limit, report)
 
 

@@ -1,7 +1,7 @@
 """The process of a worker: moves messages between the worker, its connections and the process that started it.
 
-``python -m goffish.streaming.runtime.process FOLDER NUMBER DESCRIPTOR``: the folder holds the flow and the sockets of
-all workers, and the descriptor is a socket to the process that started it, for JSON lines.
+``python -m goffish.streaming.runtime.process FOLDER NUMBER``: the folder holds the flow, the sockets of all workers,
+and the one of the process that started them, for JSON lines.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from goffish.errors import GoffishError, JobError
 from goffish.streaming.operators import described
 from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.registry import FileRegistry
+from goffish.streaming.runtime.launch import CONTROL
 from goffish.streaming.runtime.links import Incoming, Outgoing, listen
 from goffish.streaming.runtime.plan import Plan
 from goffish.streaming.runtime.worker import Worker
@@ -36,8 +37,10 @@ _TICK_S, _IDLE_S, _REPORT_S = 0.01, 0.001, 0.1
 class _Control:
     """JSON lines to and from the process that started this one."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
+    def __init__(self, folder: Path, number: int) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(folder / CONTROL))
+        self._socket.sendall(f"{number}\n".encode())
         self._socket.setblocking(False)
         self._input = b""
         self.closed = False
@@ -180,7 +183,9 @@ class Process:
             case "abort":
                 self._worker.abort_update()
             case "give":
-                self._worker.node.give(command["target"], now, leaves=command.get("leaves", False))
+                part = command["part"]
+                part = None if part is None else (part[0], part[1])
+                self._worker.node.give(command["target"], now, leaves=command["leaves"], part=part)
 
     def _prepare(self, version: int) -> None:
         try:
@@ -258,10 +263,10 @@ def _adapted(limit: int, count: int, seconds: float) -> int:
 
 def main() -> None:
     """Run a worker."""
-    folder, number, descriptor = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    folder, number = Path(sys.argv[1]), int(sys.argv[2])
     for stopping in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stopping, signal.SIG_IGN)  # the process that started this one decides
-    control = _Control(descriptor)
+    control = _Control(folder, number)
     sys.path[:] = json.loads((folder / "path").read_text())
     try:
         Process(folder, number, control).run()

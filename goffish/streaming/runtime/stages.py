@@ -14,8 +14,8 @@ from goffish.streaming.ring.ranges import CIRCLE, Positions, Ranges
 from goffish.streaming.topology import Channel, Operator, Topology
 
 #: Number of arcs is a power of two, so that an arc of positions is a prefix of them.
-_BITS = 6
-_MOST = (1 << _BITS) - 1
+STAGE_BITS = 6
+_MOST = (1 << STAGE_BITS) - 1
 #: Multiples of it, modulo the size of the circle, are evenly distributed over every arc (a Weyl sequence).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -76,7 +76,7 @@ class Arc:
 
 def arc_of(topology: Topology, operator: str) -> Arc:
     """Return the positions of an operator's stage."""
-    return Arc(topology.stages.get(operator, 0), _BITS) if topology.stages else Arc()
+    return Arc(topology.stages.get(operator, 0), STAGE_BITS) if topology.stages else Arc()
 
 
 def divided(topology: Topology, firsts: Iterable[str]) -> Topology:

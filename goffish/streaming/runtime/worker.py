@@ -38,8 +38,8 @@ from goffish.streaming.topology import Channel, Operator, SourceOptions, Topolog
 from goffish.streaming.updates.plan import UpdatePlan, channel_name
 from goffish.streaming.updates.versions import Strategy
 
-#: Between two signals of a worker whose sources have sent nothing.
-_SIGNAL_S = 0.02
+#: Between two signals of a worker; longer with more workers than `_MANY`, as each sends them to all others.
+_SIGNAL_S, _MANY = 0.02, 8
 _DISCOVER_S = 1.0
 #: The part of a state that holds lanes, and the entry with the number of the checkpoint.
 _LANES, _SERIAL, _PIECES = "", "", "\n"
@@ -869,7 +869,7 @@ class Worker:
 
     def _signal(self, now: float) -> None:
         """Send the progress of all lanes."""
-        self._signal_due = now + _SIGNAL_S
+        self._signal_due = now + _SIGNAL_S * max(1.0, len(self.node.view.members) / _MANY)
         marks = self._own_marks(now)
         if marks != self._signalled or self._sender.view.epoch != self._signalled_epoch:
             self._signalled, self._signalled_epoch = marks, self._sender.view.epoch

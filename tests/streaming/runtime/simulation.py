@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import numpy as np
 from goffish.streaming.flow import Flow
 from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.node import Options
-from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.view import Member, MemoryRegistry, View
-from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.layout import divide, next_step
+from goffish.streaming.runtime.plan import Delivery, Plan
+from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
 from goffish.streaming.runtime.worker import Begin, Worker
 from goffish.streaming.updates.plan import plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout
@@ -32,7 +33,9 @@ class Cluster:
     Parameters
     ----------
     flow : Flow
-    workers, replication, seed : int
+    workers : int or mapping
+        Of the flow, or of operators.
+    replication, seed : int
     limit : int
         Records that a worker reads at a time.
     varies : bool
@@ -42,7 +45,7 @@ class Cluster:
     def __init__(
         self,
         flow: Flow,
-        workers: int,
+        workers: int | Mapping[str, int],
         *,
         replication: int = 1,
         seed: int = 0,
@@ -50,6 +53,7 @@ class Cluster:
         checkpoint_s: float = 0.3,
         folder: Path | None = None,
         varies: bool = False,
+        delivery: Delivery = Delivery.EXACTLY_ONCE,
     ) -> None:
         self.varies = varies
         self.random = random.Random(seed)
@@ -57,13 +61,20 @@ class Cluster:
         self.limit = limit
         self.now = 0.0
         self.folder = folder
-        self.plan = Plan(flow.check())
+        topology = flow.check()
+        sizes = {0: workers} if isinstance(workers, int) else {0: 1} | dict(enumerate(workers.values(), 1))
+        if not isinstance(workers, int):
+            topology = divided(topology, workers)
+        self.plan, self.delivery = Plan(topology), delivery
+        numbers = itertools.count()
+        self.staff = {stage: [next(numbers) for _ in range(size)] for stage, size in sizes.items()}
+        workers = sum(sizes.values())
         self.version, self.origins = 0, dict[str, int]()
         self.rollout: Rollout | None = None
-        members = tuple(Member(n, n * CIRCLE // workers) for n in range(workers))
+        members = tuple(Member(number, token) for number, token in self.layout.items())
         self.registry = MemoryRegistry(View(1, members, min(replication, workers - 1)))
         for number, lane in enumerate(self.plan.lanes):
-            self.registry.claim(lane, number % workers)
+            self.registry.claim(lane, number % len(self.staff[0]))
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._last: dict[tuple[int, int, bool], float] = {}
@@ -74,9 +85,35 @@ class Cluster:
 
     def add(self, number: int) -> None:
         """Start a worker."""
-        begin = Begin(self.folder, version=self.version, origins=self.origins)
+        begin = Begin(self.folder, version=self.version, origins=self.origins, delivery=self.delivery)
         self.workers[number] = Worker(self.plan, number, self.registry, self.options, self.now, begin)
         self._at(self.now + self.random.random() * 0.01, partial(self._turn, number))
+
+    @property
+    def layout(self) -> dict[int, int]:
+        """First positions that the workers should have."""
+        stages = self.plan.topology.stages
+        parts = [
+            divide(Arc(stage, STAGE_BITS) if stages else Arc(), workers) for stage, workers in self.staff.items()
+        ]
+        return {worker: token for part in parts for worker, token in part.items()}
+
+    def arrange(self, limit: float = 30.0) -> None:
+        """Move positions until all workers have those that they should have."""
+        end = self.now + limit
+        while True:
+            view = self.registry.read()
+            dead = any(number in self.dead for number in view.nodes.tolist())
+            step = None if dead or view.moves else next_step(view, self.layout, self.workers.keys() - self.dead.keys())
+            if step is not None:
+                self.workers[step.owner].node.give(
+                    step.target, self.now, leaves=step.part is None, part=step.part
+                )
+                self._post(step.owner)
+            elif not dead and not view.moves:
+                return
+            assert self.now < end, "the layout is not reached"
+            self.run(self.now + 0.02)
 
     def update(self, flow: Flow, strategy: Strategy, partial_windows: PartialWindow = PartialWindow.EMIT) -> None:
         """Begin to update the flow."""

@@ -1,0 +1,126 @@
+"""Worker processes, as the process that starts them sees them."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from goffish.streaming.metrics import Counts
+
+#: Unix socket of a folder of workers, to which they connect.
+CONTROL = "control"
+
+
+class Handle(Protocol):
+    """A process that was started."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None if the process has not ended."""
+
+    def kill(self) -> None:
+        """End the process at once."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process."""
+
+
+class Launcher(Protocol):
+    """Starts worker processes, here or on machines of a provider."""
+
+    def __call__(self, number: int, command: Sequence[str]) -> Handle:
+        """Start a worker."""
+
+
+def start_here(number: int, command: Sequence[str]) -> Handle:
+    """Start a worker on this machine."""
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+
+def command_of(folder: Path, number: int) -> list[str]:
+    """Return the command that runs a worker."""
+    return [sys.executable, "-m", "goffish.streaming.runtime.process", str(folder), str(number)]
+
+
+@dataclass
+class WorkerProcess:
+    """A worker process and its last report."""
+
+    process: Handle
+    control: socket.socket | None = None
+    ready: bool = False
+    asked: tuple[float, int] = 0.0, -1  # when it was asked for a move, and the view of that time
+    reported: float = 0.0
+    report: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    saved: float = 0.0  # when its checkpoint was first reported
+    input: bytes = b""
+
+    def send(self, **command: Any) -> None:
+        """Send a command to a worker that is ready."""
+        if self.control is not None:
+            with suppress(OSError):  # it has ended, which the caller notices
+                self.control.sendall(json.dumps(command).encode() + b"\n")
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Return the reports that have come."""
+        if self.control is None:
+            return []
+        try:
+            while data := self.control.recv(1 << 18):
+                self.input += data
+        except (BlockingIOError, ConnectionError):
+            pass
+        *lines, self.input = self.input.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Close the connection, upon which the worker ends."""
+        if self.control is not None:
+            self.control.close()
+            self.control = None
+
+
+class Controls:
+    """Where worker processes connect to the process that has started them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / CONTROL))
+        self._listener.listen(256)
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def wait(self, seconds: float) -> Iterator[tuple[int, socket.socket]]:
+        """Wait until a worker connects or reports; iterate over those that connect, with their numbers."""
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is not self._listener:
+                continue
+            with suppress(BlockingIOError):
+                connection = self._listener.accept()[0]
+                connection.settimeout(1.0)
+                with connection.makefile("rb", buffering=0) as file:
+                    hello = file.readline(64)
+                connection.setblocking(False)
+                self._selector.register(connection, selectors.EVENT_READ)
+                yield int(hello), connection
+
+    def forget(self, connection: socket.socket | None) -> None:
+        """Wait for a worker no more."""
+        if connection is not None:
+            self._selector.unregister(connection)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._selector.close()
+        self._listener.close()
