@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goffish.cli.checks import check_choice
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _Flow = Annotated[
     str, typer.Argument(metavar="FLOW", help="Python file, with :NAME of the flow if it has several; or YAML file.")
 ]
+
+
+_WORKERS = "Number of worker processes; or OPERATOR=NUMBER,… of those for each of some operators and what follows it."
 
 
 #: Seconds between two looks at whether a flow that was stopped has ended.
@@ -59,7 +63,7 @@ def _run(
         float | None,
         typer.Option(**duration("s"), help="Duration of the run; numbers are seconds.", show_default="unlimited"),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Number of worker processes.")] = 1,
+    workers: Annotated[str, typer.Option(metavar="WORKERS", help=_WORKERS)] = "1",
     replication: Annotated[
         int, typer.Option(min=0, max=8, help="Number of workers that may fail at once without loss.")
     ] = 1,
@@ -67,9 +71,14 @@ def _run(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Loopback address of a live page, with /metrics and /status."),
     ] = None,
+    delivery: Annotated[
+        str,
+        typer.Option(metavar="exactly-once|at-least-once", help="Whether results cross workers after a checkpoint."),
+    ] = "exactly-once",
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_json
+    from goffish.streaming.control import read_workers
     from goffish.streaming.embedded import run
     from goffish.streaming.flow_file import load_flow
     from goffish.streaming.live.watch import Watch
@@ -77,6 +86,8 @@ def _run(
     from goffish.streaming.sinks import Print
     from goffish.streaming.topology import SinkOptions
 
+    number = read_workers(workers)
+    check_choice("delivery", delivery, ("exactly-once", "at-least-once"))
     if checkpoint is not None:
         local_path(checkpoint)
     topology = load_flow(flow).check()
@@ -90,10 +101,10 @@ def _run(
         ):
             if watch.url is not None:
                 sys.stderr.write(f"live page: {watch.url}\n")
-            if workers == 1:
+            if number == 1:
                 metrics = run(topology, checkpoint, every, until, report=report, watch=watch)
             else:
-                metrics = run_workers(topology, workers, replication, checkpoint, every, until, report, watch)
+                metrics = run_workers(topology, number, replication, checkpoint, every, until, report, watch, delivery)
     except KeyboardInterrupt:  # before the flow has started
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
@@ -289,10 +300,10 @@ def metrics_tables(metrics: dict[str, Any], remark: str) -> Iterator[tuple[str, 
             round(100 * one["load"]), one["queue"], one["late"], one["errors"], *times,
         ])  # fmt: skip
     yield title, header, rows
-    header = ["worker", "pid", "queued", "unsent bytes", "blocked", "checkpoint", "age, s"]
+    header = ["worker", "operators", "pid", "queued", "unsent bytes", "blocked", "checkpoint", "age, s"]
     rows = [
-        [str(one["worker"]), str(one["pid"]), one["queued"], one["unsent_bytes"], one["blocked"], one["checkpoint"],
-         None if one["checkpoint_age"] is None else round(one["checkpoint_age"], 1)]
+        [str(one["worker"]), one["stage"], str(one["pid"]), one["queued"], one["unsent_bytes"], one["blocked"],
+         one["checkpoint"], None if one["checkpoint_age"] is None else round(one["checkpoint_age"], 1)]
         for one in metrics["workers"]
     ]  # fmt: skip
     yield "workers", header, rows
@@ -325,25 +336,32 @@ def _switch(
 
 def _scale(
     flow: _Running,
-    workers: Annotated[int, typer.Argument(metavar="WORKERS", min=1, max=256, help="Number of worker processes.")],
+    workers: Annotated[str, typer.Argument(metavar="WORKERS", help=_WORKERS)],
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_json, say
-    from goffish.streaming.control import find
+    from goffish.streaming.control import find, read_workers
 
+    wanted = read_workers(workers)
+    sizes = {None: wanted} if isinstance(wanted, int) else wanted
     with closing(find(flow)) as found:
-        found.ask("scale", workers=str(workers))
-        joined: list[bool] = []
-        while found.ended is None and joined != [True] * workers:
+        found.ask("scale", workers=workers)
+        reached = False
+        while found.ended is None and not reached:
             found.wait(_LOOKS_S)
-            metrics = None if found.ended is not None else found.ask("metrics")
-            joined = [] if metrics is None else [one["joined"] for one in metrics["workers"]]
+            if found.ended is None:
+                working = found.ask("metrics")["workers"]
+                joined = {stage: [one["joined"] for one in working if one["stage"] == stage] for stage in sizes}
+                reached = all(joined[stage] == [True] * size for stage, size in sizes.items())
         if found.ended is not None:
             raise JobError(f"{found.flow}: has ended")
         if json:
-            print_json({"flow": found.flow, "workers": workers})
+            print_json({"flow": found.flow, "workers": wanted})
         else:
-            say(f"{found.flow}: {workers} worker{'s' * (workers != 1)}")
+            parts = [
+                f"{size} worker{'s' * (size != 1)}" + (f" for {one}" if one else "") for one, size in sizes.items()
+            ]
+            say(f"{found.flow}: {', '.join(parts)}")
 
 
 def _update(

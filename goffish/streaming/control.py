@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +74,7 @@ class Controlled(Protocol):
     def stop(self) -> None:
         """Stop after the current batches."""
 
-    def scale(self, workers: int) -> None:
+    def scale(self, workers: int | Mapping[str, int]) -> None:
         """Begin to run on another number of workers."""
 
 
@@ -102,10 +102,35 @@ def _stop(flow: Controlled) -> None:
     flow.stop()
 
 
+def read_workers(text: str) -> int | dict[str, int]:
+    """Return numbers of workers: of a flow, as ``4``, or of operators, as ``parse=2,score=4``.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    int or dict
+
+    Raises
+    ------
+    InputError
+        The text is something else.
+    """
+    if re.fullmatch("[0-9]{1,9}", text):
+        return int(text)
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = part.rpartition("=")
+        if not equals or not name or not re.fullmatch("[0-9]{1,9}", number) or name in found:
+            raise InputError(f"workers = {text!r:.60}: give a number, or one for each operator, as parse=2,score=4")
+        found[name] = int(number)
+    return found
+
+
 def _scale(flow: Controlled, workers: str) -> None:
-    if not re.fullmatch("[0-9]{1,9}", workers):
-        raise InputError(f"workers = {workers!r:.20}: must be a number")
-    flow.scale(int(workers))
+    flow.scale(read_workers(workers))
 
 
 def _loaded(flow: Controlled, file: str) -> Topology:

@@ -226,7 +226,7 @@ class Executor:
         """Stop after the current batch."""
         self._stop = self._stop or reason
 
-    def scale(self, workers: int) -> None:
+    def scale(self, workers: int | Mapping[str, int]) -> None:
         """Reject another number of workers.
 
         Raises

@@ -263,7 +263,8 @@ class Flow:
 
     def run(
         self, *, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None,
-        workers: int = 1, replication: int = 1, progress: bool = True, http: str | None = None,
+        workers: int | Mapping[str, int] = 1, replication: int = 1, progress: bool = True, http: str | None = None,
+        delivery: str = "exactly-once",
     ) -> Metrics:  # fmt: skip
         """Run the flow until its sources end, or until it is stopped.
 
@@ -279,8 +280,8 @@ class Flow:
             Time between checkpoints. Without a folder, between publications of files.
         until : str, float, timedelta or callable, optional
             Duration of the run, or a function of `Metrics` that returns whether to stop.
-        workers : int
-            Number of worker processes.
+        workers : int or mapping of str to int
+            Number of worker processes; or, for operators by name, of those that run it and the operators after it.
         replication : int
             Number of workers that may fail at once without loss; more copies of the keyed state take more memory and
             time.
@@ -289,6 +290,10 @@ class Flow:
         http : str, optional
             Loopback ``HOST:PORT`` of a live page, with metrics for Prometheus at ``/metrics`` and as JSON at
             ``/status`` [default: none].
+        delivery : {"exactly-once", "at-least-once"}
+            With several workers: whether operators with a key, and those with workers of their own, send their results
+            to other workers when a checkpoint contains them, or at once. In that case, results of records that were
+            in flight when a worker failed can count again in operators after it.
 
         Returns
         -------
@@ -306,7 +311,8 @@ class Flow:
         if workers != 1:
             from goffish.streaming.runtime.cluster import run_workers
 
-            return run_workers(self.check(), workers, replication, checkpoint, every, until, watch=Watch(http))
+            topology, watch = self.check(), Watch(http)
+            return run_workers(topology, workers, replication, checkpoint, every, until, watch=watch, delivery=delivery)
         from goffish.streaming.embedded import run
 
         return run(self.check(), checkpoint, every, until, progress=progress, watch=Watch(http))

@@ -280,6 +280,8 @@ class WorkerMetrics:
         Seconds since that checkpoint.
     joined : bool
         Whether the worker owns a share of the keys; not while it starts.
+    stage : str or None
+        First operator of those that it works for, where operators have workers of their own; None for the others.
     """
 
     worker: int
@@ -290,6 +292,7 @@ class WorkerMetrics:
     checkpoint: int | None
     checkpoint_age: float | None
     joined: bool = True
+    stage: str | None = None
 
     @property
     def queued(self) -> int:

@@ -188,12 +188,12 @@ class Cluster:
         if isinstance(workers, int):
             if self.topology.stages:
                 known = ", ".join(self._firsts)
-                raise InputError(f"workers = {workers}: operators have workers of their own; give numbers for {known}")
+                raise InputError(f"workers = {workers}: operators have separate workers; give numbers for {known}")
             return {0: workers}
         for name in workers:
             if name not in self._firsts:
                 known = ", ".join(self._firsts) or "none; give one number"
-                raise InputError(f"workers: {name!r} has no workers of its own; operators that have some: {known}")
+                raise InputError(f"workers: {name!r} has no separate workers; operators that have some: {known}")
         sizes = {stage: 1 for stage in self.topology.stages.values() if stage == 0}
         return sizes | {stage: workers[name] for stage, name in enumerate(self._firsts, 1) if name in workers}
 
@@ -530,15 +530,16 @@ class Cluster:
     def metrics(self) -> Metrics:
         """Return the metrics of all workers together."""
         now, processes, workers = time.monotonic(), dict(self._processes), []
+        stages = {one: stage for stage, found in list(self._staff.items()) for one in list(found)}
         for number, one in processes.items():
-            report = one.report
+            report, stage = one.report, stages.get(number, 0)
             serial = report.get("serial", 0) or None
             queues = {name: part.queue for name, part in one.counts.items() if part.queue}
             workers.append(
                 WorkerMetrics(
                     number, one.process.pid, queues, report.get("unsent", 0),
                     report.get("blocked", False), serial, None if serial is None else max(0.0, now - one.saved),
-                    number in self._members,
+                    number in self._members, self._firsts[stage - 1] if stage else None,
                 )
             )  # fmt: skip
         counts = {one.name: self._gone.get(one.name, Counts()) for one in self.topology.operators}

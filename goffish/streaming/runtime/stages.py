@@ -98,7 +98,7 @@ def divided(topology: Topology, firsts: Iterable[str]) -> Topology:
     """
     begins = {name: number for number, name in enumerate(firsts, 1)}
     if len(begins) > _MOST:
-        raise InputError(f"workers: {len(begins)} operators with workers of their own; accepted are at most {_MOST}")
+        raise InputError(f"workers: {len(begins)} operators with separate workers; accepted are at most {_MOST}")
     stages: dict[str, int] = {}
     for one in topology.operators:
         sent = next((stages[channel.source] for channel in one.inputs if not channel.feedback), 0)

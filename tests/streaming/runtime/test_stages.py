@@ -80,7 +80,7 @@ def test_stages_of_operators() -> None:
 
 
 def test_too_many_stages() -> None:
-    with pytest.raises(InputError, match="64 operators with workers of their own; accepted are at most 63"):
+    with pytest.raises(InputError, match="64 operators with separate workers; accepted are at most 63"):
         divided(make(Path("in"), Path("out")).check(), map(str, range(64)))
 
 
@@ -174,9 +174,9 @@ def test_processes(events: Any, tmp_path: Path) -> None:
         poll_until(lambda: cluster.metrics()["sums"].received > 50)
         cluster.scale({"copy": 2})
         poll_until(lambda: len(cluster.metrics().workers) == 5 and cluster.arranged)
-        with pytest.raises(InputError, match=r"workers = 3: operators have workers of their own; give .* copy, sums"):
+        with pytest.raises(InputError, match=r"workers = 3: operators have separate workers; give .* copy, sums"):
             cluster.scale(3)
-        with pytest.raises(InputError, match="'parse' has no workers of its own; operators that have some: copy, sums"):
+        with pytest.raises(InputError, match="'parse' has no separate workers; operators that have some: copy, sums"):
             cluster.scale({"parse": 2})
         number, pid = max(cluster.pids.items())
         os.kill(pid, signal.SIGKILL)
