@@ -122,6 +122,8 @@ class Checkpoint(NamedTuple):
         Positions of which the deltas hold the whole state, because the sender has just taken them over.
     handoff : Ranges
         Positions that the sender has stopped processing.
+    waiting : tuple of Tuples
+        Messages for the positions of `full` that the sender has not processed yet.
     """
 
     epoch: int
@@ -132,6 +134,7 @@ class Checkpoint(NamedTuple):
     full: Ranges = NOTHING
     replaced: Ranges = NOTHING
     handoff: Ranges = NOTHING
+    waiting: tuple[Tuples, ...] = ()
 
 
 class Copied(NamedTuple):

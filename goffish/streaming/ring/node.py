@@ -222,6 +222,7 @@ class Node:
         self._in_sync = self._copied if number in self.view and restored is None else NOTHING
         self._stale = NOTHING
         self._passed: list[dict[int, int]] = [{} for _ in range(options.threads)]
+        self._arrived: dict[int, int] = {}
         self._lives: dict[int, int] = {}
         self._signals: dict[int, list[Signal]] = {}  # that some threads have passed
         self._newest = np.iinfo(np.int64).min  # greatest time stamp received as owner
@@ -272,6 +273,10 @@ class Node:
             case Marker() | Signal():
                 for queue in self._queues:
                     queue.append(message)
+                if isinstance(message, Marker):
+                    self._arrived[message.mapper] = max(message.epoch, self._arrived.get(message.mapper, 0))
+                    if any(not repair.sent and self._has_arrived(repair.epoch) for repair in self._repairs.values()):
+                        self._checkpoint_due = now
             case Checkpoint():
                 self._heard[sender] = now
                 self._copy(sender, message, now)
@@ -399,8 +404,6 @@ class Node:
             passed = self._passed[thread]
             passed[marker.mapper] = max(marker.epoch, passed.get(marker.mapper, 0))
         self._merge()
-        if any(not repair.sent and self._settled(repair.epoch) for repair in self._repairs.values()):
-            self._checkpoint_due = now
 
     def _signal(self, thread: int, signal: Signal) -> None:
         """Hand a signal on when all threads have processed the messages before it."""
@@ -464,6 +467,10 @@ class Node:
             passed.get(mapper, -1) >= epoch for passed in self._passed for mapper in self.view.senders
         )
 
+    def _has_arrived(self, epoch: int) -> bool:
+        """Whether all messages that were sent under older views have arrived, processed or not."""
+        return not self._fences and all(self._arrived.get(mapper, -1) >= epoch for mapper in self.view.senders)
+
     def _piece(self, ranges: Ranges) -> _Piece:
         return _Piece(ranges, np.full(self.options.threads, np.iinfo(np.int64).min), {}, self.view.epoch)
 
@@ -512,14 +519,15 @@ class Node:
         for node in self._holders:
             repair = self._repairs.get(node)
             full = NOTHING
-            if repair is not None and not repair.sent and self._settled(repair.epoch) and self._parked is None:
+            if repair is not None and not repair.sent and self._has_arrived(repair.epoch) and self._parked is None:
                 full = repair.ranges & self.owned
             extra = (self.state.extract(full),) if full else ()
+            waiting = tuple(t.where(full.contains(t.positions)) for t in self.waiting) if full else ()
             self._sent[node] = number = self._sent.get(node, 0) + 1
             if repair is not None and full:
                 repair.sent = number
             message = Checkpoint(
-                self.view.epoch, number, self.serial, pieces, deltas + extra, full, replaced - full, handoff
+                self.view.epoch, number, self.serial, pieces, deltas + extra, full, replaced - full, handoff, waiting
             )
             self._send(node, message)
         self._checkpoint_due = now + self.options.checkpoint_s
@@ -571,6 +579,8 @@ class Node:
         self._known = [old._replace(ranges=old.ranges - usable) for old in self._known] + pieces
         self._known = [progress for progress in self._known if progress.ranges]
         self.store.evict(pieces)
+        for tuples in checkpoint.waiting:
+            self.store.add(tuples.where(full.contains(tuples.positions)))
         missing = (Ranges.union(piece.ranges for piece in checkpoint.pieces) & theirs) - usable
         if missing:
             self._send(sender, SyncRequest(self.view.epoch, missing, checkpoint.number))

@@ -78,7 +78,8 @@ class Cluster:
     launch : Launcher, optional
         Starts workers [default: on this machine].
     replaces : bool
-        Whether a worker that fails is replaced at once; otherwise its neighbors keep its positions until `arrange`.
+        Whether a worker that fails is replaced at once, and the run fails when state is lost. Otherwise its neighbors
+        keep its positions until `arrange`.
 
     Raises
     ------
@@ -153,6 +154,7 @@ class Cluster:
         self._weights: dict[int, float] = {}
         self._wanted: dict[int, int] = {}
         self._arranged = True
+        self._spares: set[int] = set()
         self._old = old
         self._started = False
         self._stopped = "running"
@@ -274,7 +276,7 @@ class Cluster:
 
     def _note(self, events: list[list[Any]]) -> None:
         for kind, _, size in events:
-            if kind == "data loss":
+            if kind == "data loss" and self._replaces:
                 raise JobError(
                     f"flow {self.topology.name}: {size / CIRCLE:.1%} of the keyed state is lost: more workers failed "
                     "at once than copies exist; raise --replication"
@@ -307,7 +309,7 @@ class Cluster:
             raise JobError(f"worker {number} ended with code {code}; {_MOST_STARTS} in a row did not start")
         at = workers.index(number)
         workers[at : at + 1] = [self.add_worker(self._weights[number])] if self._replaces else []
-        self.arrange(self._staff)
+        self.arrange({stage: others for stage, others in self._staff.items() if others}, self._spares)
 
     def add_worker(self, weight: float = 1.0) -> int:
         """Start a worker that `arrange` can give positions to, and return its number.
@@ -326,17 +328,42 @@ class Cluster:
         self._spawn(number)
         return number
 
-    def arrange(self, staff: Mapping[int, Sequence[int]]) -> None:
-        """Begin to divide the positions of stages among workers; those without any leave.
+    def arrange(self, staff: Mapping[int, Sequence[int]], spares: Collection[int] = ()) -> None:
+        """Begin to divide the positions of stages among workers; others leave.
 
         Parameters
         ----------
         staff : mapping of int to sequence of int
             Workers of every stage; those that stay must be in the same order.
+        spares : collection of int
+            Workers that stay without positions.
         """
         self._staff = {stage: list(workers) for stage, workers in staff.items()}
+        self._spares = set(spares)
         self._wanted = self._layout()
         self._arranged = False
+
+    @property
+    def workers(self) -> Collection[int]:
+        """Numbers of the workers that have not ended."""
+        return self._processes.keys()
+
+    @property
+    def next_worker(self) -> int:
+        """Number of the worker that `add_worker` starts next."""
+        return self._next
+
+    @property
+    def staff(self) -> Mapping[int, Sequence[int]]:
+        """Workers of every stage."""
+        return self._staff
+
+    def reported(self, worker: int) -> tuple[float, dict[str, int]] | None:
+        """Return the seconds that a worker was busy, and the records that its operators have received."""
+        one = self._processes.get(worker)
+        if one is None or not one.report:
+            return None
+        return one.report["occupied"], {name: counts.received for name, counts in one.counts.items()}
 
     @property
     def arranged(self) -> bool:
@@ -363,6 +390,9 @@ class Cluster:
         ]
         step = next_step(view, self._wanted, ready)
         if step is None:
+            for number, one in self._processes.items():
+                if number not in view and number not in self._wanted and number not in self._spares:
+                    one.close()  # it has never had positions
             self._arranged = self._wanted.keys() == set(view.nodes.tolist())
             return
         owner = self._processes[step.owner]

@@ -1,7 +1,7 @@
 """The process of a worker: moves messages between the worker, its connections and the process that started it.
 
-``python -m goffish.streaming.runtime.process FOLDER NUMBER``: the folder holds the flow, the sockets of all workers,
-and the one of the process that started them, for JSON lines.
+``python -m goffish.streaming.runtime.process FOLDER NUMBER [SHARE]``: the folder holds the flow, the sockets of all
+workers, and the one of the process that started them, for JSON lines.
 """
 
 from __future__ import annotations
@@ -77,10 +77,13 @@ class Process:
     folder : Path
     number : int
     control : _Control
+    share : float
+        Part of a processor that it may use for records.
     """
 
-    def __init__(self, folder: Path, number: int, control: _Control) -> None:
-        self._folder, self._number, self._control = folder, number, control
+    def __init__(self, folder: Path, number: int, control: _Control, share: float = 1.0) -> None:
+        self._folder, self._number, self._control, self._share = folder, number, control, share
+        self._owed = self._occupied = 0.0  # seconds that it has to wait, and for which it was busy
         topology, options, begin = pickle.loads((folder / "flow").read_bytes())
         self._listener = listen(str(folder / f"{number}.socket"))
         self._selector = selectors.DefaultSelector()
@@ -118,7 +121,9 @@ class Process:
         while not self._control.closed:
             blocked = self._blocked
             self._held |= blocked and self._worker.reading
-            busy = self._worker.node.queued or (active and not blocked)
+            begun, used = time.monotonic(), 0.0
+            resting = self._owed > 0
+            busy = not resting and (self._worker.node.queued or (active and not blocked))
             waits = 0.0 if busy else _IDLE_S if self._worker.reading else _TICK_S
             for key, _ in self._selector.select(waits):
                 self._serve(key.fileobj)
@@ -129,10 +134,21 @@ class Process:
                 if self._worker.node.fenced:
                     break
                 self._report(now)
-            active = bool(self._read()) if not self._blocked else False
-            self._work()
+            if not resting:
+                cpu = time.process_time()
+                active = bool(self._read()) if not self._blocked else False
+                active |= self._work() > 0
+                used = time.process_time() - cpu
             self._post()
+            self._rest(time.monotonic() - begun, used, active or resting)
         self._worker.close()
+
+    def _rest(self, elapsed: float, used: float, active: bool) -> None:
+        """Wait as long as a processor of which this worker has a share would take longer for its records."""
+        if self._share < 1:
+            self._owed = max(0.0, self._owed + used / self._share - elapsed)
+        if active:
+            self._occupied += elapsed
 
     @property
     def _blocked(self) -> bool:
@@ -200,12 +216,15 @@ class Process:
         self._read_limit = _adapted(self._read_limit, count, time.monotonic() - begun)
         return count
 
-    def _work(self) -> None:
-        """Process what has arrived, for a while."""
+    def _work(self) -> int:
+        """Process what has arrived, for a while, and return the number of records."""
         begun = now = time.monotonic()
+        total = 0
         while now < begun + _LONG_S and (count := self._worker.work(now, self._work_limit)):
             last, now = now, time.monotonic()
             self._work_limit = _adapted(self._work_limit, count, now - last)
+            total += count
+        return total
 
     def _post(self) -> None:
         messages, self._worker.outbox = self._worker.outbox, []
@@ -246,6 +265,7 @@ class Process:
             counts={name: asdict(counts) for name, counts in worker.counts.items()},
             unsent=sum(link.unsent_bytes for link in self._outgoing.values() if link is not None),
             blocked=self._held,
+            occupied=self._occupied,
             update=[worker.newest, worker.version, worker.drained],
             failed=self._failed,
             writes={p.version: p.writes for p in worker.pipelines if p.writes is not None},
@@ -264,12 +284,13 @@ def _adapted(limit: int, count: int, seconds: float) -> int:
 def main() -> None:
     """Run a worker."""
     folder, number = Path(sys.argv[1]), int(sys.argv[2])
+    share = float(sys.argv[3]) if len(sys.argv) > 3 else 1.0
     for stopping in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stopping, signal.SIG_IGN)  # the process that started this one decides
     control = _Control(folder, number)
     sys.path[:] = json.loads((folder / "path").read_text())
     try:
-        Process(folder, number, control).run()
+        Process(folder, number, control, share).run()
     except GoffishError as error:
         control.send(error=str(error))
         os._exit(1)

@@ -93,9 +93,7 @@ class Cluster:
     def layout(self) -> dict[int, int]:
         """First positions that the workers should have."""
         stages = self.plan.topology.stages
-        parts = [
-            divide(Arc(stage, STAGE_BITS) if stages else Arc(), workers) for stage, workers in self.staff.items()
-        ]
+        parts = [divide(Arc(stage, STAGE_BITS) if stages else Arc(), workers) for stage, workers in self.staff.items()]
         return {worker: token for part in parts for worker, token in part.items()}
 
     def arrange(self, limit: float = 30.0) -> None:
@@ -106,9 +104,7 @@ class Cluster:
             dead = any(number in self.dead for number in view.nodes.tolist())
             step = None if dead or view.moves else next_step(view, self.layout, self.workers.keys() - self.dead.keys())
             if step is not None:
-                self.workers[step.owner].node.give(
-                    step.target, self.now, leaves=step.part is None, part=step.part
-                )
+                self.workers[step.owner].node.give(step.target, self.now, leaves=step.part is None, part=step.part)
                 self._post(step.owner)
             elif not dead and not view.moves:
                 return
