@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -350,7 +350,7 @@ class AggregateState:
             found = self.windows[window] = Accumulators(self.functions, self._floats)
         return found
 
-    def remove(self, window: int) -> None:
+    def remove(self, window: int | None) -> None:
         """Remove a window."""
         gone = self.windows.pop(window)
         slots = np.flatnonzero(gone.reported[: gone.table.count])
@@ -364,9 +364,13 @@ class AggregateState:
 
     def extract(self, ranges: Ranges = ALL) -> Delta:
         """Return all entries whose key lies in the half-open ranges of positions."""
-        ranges, parts = list(ranges), []
+        ranges = list(ranges)
+        return self._extract(lambda table: np.flatnonzero(within(table.positions[: table.count], ranges)))
+
+    def _extract(self, chosen: Callable[[KeyTable], Slots]) -> Delta:
+        parts = []
         for window, one in self.windows.items():
-            slots = np.flatnonzero(within(one.table.positions[: one.table.count], ranges))
+            slots = chosen(one.table)
             one.reported[slots] = True
             parts.append((window, slots))
         return self._delta(parts, [])
@@ -445,6 +449,27 @@ class AggregateState:
             at = np.flatnonzero(~within(positions, ranges))
             kept.append((positions[at], _chosen(keys, at), window))
         self._removed = kept
+
+    def sample(self, count: int) -> Delta:
+        """Return the entries of about as many keys, spread over all of them."""
+        each = max(1, count // max(1, len(self.windows)))
+        return self._extract(lambda table: np.arange(0, table.count, max(1, table.count // each)))
+
+    def take(self) -> Delta:
+        """Remove and return all entries, and record that as changes."""
+        taken = self.extract()
+        for window in list(self.windows):
+            self.remove(window)
+        return taken
+
+    def add(self, delta: Delta) -> None:
+        """Add and replace entries, and record that as changes."""
+        self.install(delta)
+        windows = delta.subkeys.to_pylist() if isinstance(delta.subkeys, pa.Array) else delta.subkeys
+        for window in set(windows):
+            at = np.array([place for place, one in enumerate(windows) if one == window], np.intp)
+            keys, table = _chosen(delta.keys, at), self.windows[window]
+            table._changed[table.table.slots(keys if isinstance(keys, pa.Array) else list(keys))] = True
 
 
 def _chosen(column: Column, at: NDArray[np.intp]) -> Column:

@@ -25,6 +25,7 @@ from goffish.streaming.pipeline import Pipeline, named
 from goffish.streaming.sources import Pace, Reader
 from goffish.streaming.state import ALL, State, ValueState
 from goffish.streaming.topology import MAIN, Operator, SourceOptions, Topology
+from goffish.streaming.updates.migration import check_all, forms_of, take_over, to_migrate
 from goffish.streaming.updates.plan import UpdatePlan, plan_update
 from goffish.streaming.updates.rollout import Rollout, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy, partial_window_of, strategy_of
@@ -193,6 +194,11 @@ class Executor:
             states = self._states()
             for operator, delta in self._folder.state():
                 states[operator].install(delta)
+            if latest is not None:
+                for name in to_migrate(self.topology, body.get("forms")):
+                    instance = self._pipeline.instances[name]
+                    take_over(instance, instance)
+                    self._processed += 1  # to be saved
         for target, port, batch in self._pending.values.get(0, ()):
             self._pipeline.feedback.append((target, port, batch, time.monotonic()))
         for name, progress in body.get("progress", {}).items():
@@ -278,12 +284,16 @@ class Executor:
         old, lost = self._pipeline, 0
         try:
             new = old.updated(plan)
+            for name in plan.migrated:
+                check_all(old.instances[name], plan.new.operator(name))
         except Exception as error:  # of functions of the user: the flow goes on without the update
             rollout.abort(described(error), time.monotonic())
         else:
             rollout.activated = time.monotonic()
             lost = old.end_windows(plan, self.topology.names)
             self._checkpoint()
+            for name in plan.migrated:
+                take_over(old.instances[name], new.instances[name])
             kept = {id(writer) for writer in new.all_writers}
             for writer in old.all_writers:
                 if id(writer) not in kept:
@@ -407,6 +417,7 @@ class Executor:
                 "active": {name: one for name, one in self._pipeline.active.items() if one != MAIN},
                 "counts": {name: [one.received, one.sent, one.errors] for name, one in self._pipeline.counts.items()},
                 "complete": self._complete,
+                "forms": forms_of(self.topology),
             }
             self._folder.save(number, deltas, body, whole=whole, operators=self.topology.names)
         self._pipeline.commit(number)

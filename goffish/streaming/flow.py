@@ -172,7 +172,7 @@ class Flow:
 
     def _add(
         self, kind: str, name: str | None, inputs: tuple[Channel, ...], function: Callable[..., Any] | None,
-        options: Options, work: Work = _NO_WORK,
+        options: Options, work: Work = _NO_WORK, migrate: Callable[[Any], Any] | None = None,
     ) -> Stream:  # fmt: skip
         if name is None:
             base = getattr(function, "__name__", kind)
@@ -182,7 +182,7 @@ class Flow:
         _check_name(name, "operator")
         inputs = tuple(replace(channel, target=name) for channel in inputs)
         alternates = _alternates(name, function, work)
-        self._operators[name] = Operator(name, kind, function, inputs, options, alternates)
+        self._operators[name] = Operator(name, kind, function, inputs, options, alternates, migrate)
         return Stream(self, name)
 
     def _free(self, base: str) -> str:
@@ -658,12 +658,19 @@ class Grouped:
     _window: Window | None = None
 
     def _then(
-        self, kind: str, function: Callable[..., Any] | None, name: str | None, options: Options
+        self, kind: str, function: Callable[..., Any] | None, name: str | None, options: Options,
+        migrate: Callable[[Any], Any] | None,
     ) -> Combined:  # fmt: skip
-        made = self._stream.flow._add(kind, name, (self._stream._channel(0, self._key),), function, options)
+        if migrate is not None and self._window is not None and self._window.gap:
+            raise InputError(f"operator {name or kind}: migrate: sessions keep their records; leave it out")
+        channels = (self._stream._channel(0, self._key),)
+        made = self._stream.flow._add(kind, name, channels, function, options, migrate=migrate)
         return Combined(made.flow, made.operator)
 
-    def aggregate(self, *, name: str | None = None, **results: str | tuple[str, str]) -> Combined:
+    def aggregate(
+        self, *, name: str | None = None, migrate: Callable[[Any], Any] | None = None,
+        **results: str | tuple[str, str],
+    ) -> Combined:  # fmt: skip
         """Compute aggregates of each key: a record with the key and the results.
 
         Without windows, each batch sends the aggregates of all keys in it; in windows, the end of the window does.
@@ -671,6 +678,9 @@ class Grouped:
         Parameters
         ----------
         name : str, optional
+        migrate : callable, optional
+            When a running flow is updated to this version: takes a mapping with the numbers that the version before
+            has for a key, returns one with those of this version. A mean is a pair of sum and count.
         **results : str or tuple
             Name of a result, and its function with a column, such as ``revenue=("sum", "total")`` or
             ``orders="count"``. Without a column, the records are numbers.
@@ -684,6 +694,12 @@ class Grouped:
         InputError
             A function is unknown.
         """
+        return self._aggregated(results, name, migrate)
+
+    def _aggregated(
+        self, results: Mapping[str, str | tuple[str, str]], name: str | None,
+        migrate: Callable[[Any], Any] | None = None,
+    ) -> Combined:  # fmt: skip
         if not results:
             raise InputError(f"operator {name or 'aggregate'}: no results; give such as revenue=('sum', 'total')")
         found = []
@@ -699,12 +715,12 @@ class Grouped:
                     f"bound of windows; choose another, as in aggregate(other=({function!r}, ...))"
                 )
             found.append(Aggregate(result, function, column))
-        return self._then("aggregate", None, name, AggregateOptions(tuple(found), self._window))
+        return self._then("aggregate", None, name, AggregateOptions(tuple(found), self._window), migrate)
 
     def _one(self, function: str, column: str | None, name: str | None) -> Combined:
         result = function if column is None else column
         given = function if column is None else (function, column)
-        return self.aggregate(name=name or self._stream.flow._free(function), **{result: given})
+        return self._aggregated({result: given}, name or self._stream.flow._free(function))
 
     def sum(self, column: str | None = None, *, name: str | None = None) -> Combined:
         """Compute the sum of a column for each key.
@@ -780,7 +796,10 @@ class Grouped:
         """
         return self._one("mean", column, name)
 
-    def reduce(self, function: Callable[[Any, Any], Any], *, initial: Any, name: str | None = None) -> Combined:
+    def reduce(
+        self, function: Callable[[Any, Any], Any], *, initial: Any, name: str | None = None,
+        migrate: Callable[[Any], Any] | None = None,
+    ) -> Combined:  # fmt: skip
         """Combine the records of each key with a function: a record with the key and the total as ``value``.
 
         Without windows, each batch sends the totals of all keys in it; in windows, the end of the window does.
@@ -792,12 +811,20 @@ class Grouped:
         initial : object
             First total of each key.
         name : str, optional
+        migrate : callable, optional
+            When a running flow is updated to this version: takes the total that the version before has for a key,
+            returns a total of this version.
 
         Returns
         -------
         Combined
+
+        Raises
+        ------
+        InputError
+            `migrate` is given for sessions, which keep records and no totals.
         """
-        return self._then("reduce", function, name, ReduceOptions(initial, self._window))
+        return self._then("reduce", function, name, ReduceOptions(initial, self._window), migrate)
 
 
 class KeyedStream(Grouped):
@@ -874,7 +901,9 @@ class KeyedStream(Grouped):
         limit = microseconds(within, f"operator {name or 'join'}: within", zero=True)
         return _joined(self, other, JoinOptions(within=limit), function, name)
 
-    def process(self, logic: Callable[[], Any], *, name: str | None = None) -> Combined:
+    def process(
+        self, logic: Callable[[], Any], *, name: str | None = None, migrate: Callable[[Any], Any] | None = None
+    ) -> Combined:
         """Process records with an object that has state for each key, and timers.
 
         Parameters
@@ -883,12 +912,15 @@ class KeyedStream(Grouped):
             With a method ``on_value(key, value, state, timers, emit)`` and, for timers,
             ``on_timer(key, time, state, timers, emit)``. Everything that must survive a failure belongs to `state`.
         name : str, optional
+        migrate : callable, optional
+            When a running flow is updated to this version: takes a dictionary of what `state` has for a key in the
+            version before, returns that of this version. Timers stay.
 
         Returns
         -------
         Combined
         """
-        return self._then("process", logic, name, None)
+        return self._then("process", logic, name, None, migrate)
 
 
 class WindowedStream(Grouped):
@@ -1074,6 +1106,8 @@ def _check_arity(operator: Operator) -> None:
         functions += [(f"output {key}: ", one, ("record",)) for key, one in operator.options.predicates.items()]
     keys = [c.key for c in operator.inputs] + [getattr(operator.options, "time", None)]
     functions += [("key or time: ", key, ("record",)) for key in keys if key is not None and not isinstance(key, str)]
+    if operator.migrate is not None:
+        functions.append(("migrate: ", operator.migrate, ("value",)))
     if operator.kind == "process":
         for method in ("on_value", "on_timer"):
             found = getattr(operator.function, method, None)

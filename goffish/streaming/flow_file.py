@@ -251,6 +251,7 @@ class AggregateEntry(_Keyed):
 
     kind: Literal["aggregate"]
     results: Annotated[dict[str, str | tuple[str, str]], Field(min_length=1)]
+    migrate: Function | None = None
 
 
 class ReduceEntry(_Keyed):
@@ -259,6 +260,7 @@ class ReduceEntry(_Keyed):
     kind: Literal["reduce"]
     function: Function
     initial: Any = None
+    migrate: Function | None = None
 
 
 class JoinEntry(_Named):
@@ -286,6 +288,7 @@ class ProcessEntry(_Named):
     input: str
     key: str
     function: Function
+    migrate: Function | None = None
 
 
 class SinkEntry(_Named):
@@ -494,8 +497,10 @@ class _Builder:
             return {}
         key = self._key(entry.key, f"{field}.key")
         assert key is not None
+        migrate = None if entry.migrate is None else self._function(entry.migrate, f"{field}.migrate")
         if isinstance(entry, ProcessEntry):
-            return {name: stream.key_by(key).process(self._function(entry.function, f"{field}.function"), name=name)}
+            logic = self._function(entry.function, f"{field}.function")
+            return {name: stream.key_by(key).process(logic, name=name, migrate=migrate)}
         keyed = stream.key_by(key)
         grouped: KeyedStream | WindowedStream = keyed
         if entry.window is not None:
@@ -505,9 +510,9 @@ class _Builder:
             raise InputError("time and lateness require a window")
         if isinstance(entry, ReduceEntry):
             function = self._function(entry.function, f"{field}.function")
-            made = grouped.reduce(function, initial=entry.initial, name=name)
+            made = grouped.reduce(function, initial=entry.initial, name=name, migrate=migrate)
         else:
-            made = grouped.aggregate(name=name, **entry.results)
+            made = grouped.aggregate(name=name, migrate=migrate, **entry.results)
         return {name: made} if entry.window is None else {name: made, f"{name}.late": made.late()}
 
     def _join(self, entry: JoinEntry, field: str) -> Stream:

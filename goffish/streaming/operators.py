@@ -759,7 +759,7 @@ class KeyState:
         -------
         object
         """
-        return self._state.get(self.key, (_VALUE, subkey), default)
+        return self._state.get(self.key, (VALUE, subkey), default)
 
     def put(self, subkey: Any, value: Any) -> None:
         """Set a value.
@@ -768,7 +768,7 @@ class KeyState:
         ----------
         subkey, value : object
         """
-        self._state.put(self.key, (_VALUE, subkey), value)
+        self._state.put(self.key, (VALUE, subkey), value)
 
     def __getitem__(self, subkey: Any) -> Any:
         found = self.get(subkey, _MISSING)
@@ -781,13 +781,13 @@ class KeyState:
     def __delitem__(self, subkey: Any) -> None:
         if subkey not in self:
             raise KeyError(subkey)
-        self._state.remove(self.key, (_VALUE, subkey))
+        self._state.remove(self.key, (VALUE, subkey))
 
     def __contains__(self, subkey: Any) -> bool:
-        return (_VALUE, subkey) in self._state.entries.get(self.key, ())
+        return (VALUE, subkey) in self._state.entries.get(self.key, ())
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([subkey for kind, subkey in self._state.entries.get(self.key, ()) if kind == _VALUE])
+        return iter([subkey for kind, subkey in self._state.entries.get(self.key, ()) if kind == VALUE])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -821,8 +821,8 @@ class Timers:
         time : int
             Microseconds since 1970.
         """
-        if (_TIMER, time) not in self._state.entries.get(self.key, ()):
-            self._state.put(self.key, (_TIMER, time), True)
+        if (TIMER, time) not in self._state.entries.get(self.key, ()):
+            self._state.put(self.key, (TIMER, time), True)
             self._push(self.key, time)
 
     def cancel(self, time: Any) -> None:
@@ -832,7 +832,7 @@ class Timers:
         ----------
         time : datetime, str or float
         """
-        self._state.remove(self.key, (_TIMER, event_time(time)))
+        self._state.remove(self.key, (TIMER, event_time(time)))
 
     def _push(self, key: Any, time: int) -> None:
         """Enter a timer of the state."""
@@ -843,12 +843,13 @@ class Timers:
         """Remove and iterate over the timers up to a watermark, in order of time and position of the key."""
         while self._heap and self._heap[0][0] <= watermark:
             time, _, _, key = heapq.heappop(self._heap)
-            if (_TIMER, time) in self._state.entries.get(key, ()):
-                self._state.remove(key, (_TIMER, time))
+            if (TIMER, time) in self._state.entries.get(key, ()):
+                self._state.remove(key, (TIMER, time))
                 yield key, time
 
 
-_VALUE, _TIMER = 0, 1
+#: Kinds of entries in the state of `process`.
+VALUE, TIMER = 0, 1
 _MISSING: Any = object()
 
 
@@ -863,7 +864,7 @@ class ProcessState(KeyedState):
         """Add, replace and remove entries."""
         super().install(delta)
         for key, subkey, _, removed in delta.entries():
-            if subkey[0] == _TIMER and not removed:
+            if subkey[0] == TIMER and not removed:
                 self.timers._push(distinct_keys([key])[0], subkey[1])
 
 

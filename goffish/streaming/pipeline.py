@@ -117,7 +117,7 @@ class Pipeline:
         """End windows of the old version that the new one does not continue; return how many results are dropped."""
         lost = 0
         for name in operators:
-            continues = name in update.new.names and name not in update.own_state
+            continues = name in update.new.names and name not in update.own_state - update.migrated
             if continues or not has_windows(self.topology.operator(name)):
                 continue
             if update.partial_windows == PartialWindow.EMIT:

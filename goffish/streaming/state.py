@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -127,6 +128,15 @@ class State(Protocol):
     def discard(self, ranges: Ranges) -> None:
         """Remove all entries whose key lies in the ranges, without recording that as changes."""
 
+    def sample(self, count: int) -> Delta:
+        """Return the entries of about as many keys, spread over all of them."""
+
+    def take(self) -> Delta:
+        """Remove and return all entries, and record that as changes."""
+
+    def add(self, delta: Delta) -> None:
+        """Add and replace entries, and record that as changes."""
+
 
 def _delta(keys: list[Any], subkeys: list[Any], values: list[Any], removed: list[bool]) -> Delta:
     original = original_keys(keys)
@@ -151,11 +161,15 @@ class ValueState:
     def collect(self) -> Delta:
         """Return the entries that changed since the last call, as they are now."""
         keys, self.changed = list(self.changed), set()
-        return _delta(keys, [None] * len(keys), [captured(self.values[key]) for key in keys], [False] * len(keys))
+        removed = [key not in self.values for key in keys]
+        values = [captured(self.values.get(key)) for key in keys]
+        return _delta(keys, [None] * len(keys), values, removed)
 
     def extract(self, ranges: Ranges = ALL) -> Delta:
         """Return all entries whose key lies in the half-open ranges of positions."""
-        keys = _keys_within(self.values, ranges)
+        return self._extract(_keys_within(self.values, ranges))
+
+    def _extract(self, keys: list[Any]) -> Delta:
         return _delta(keys, [None] * len(keys), [captured(self.values[key]) for key in keys], [False] * len(keys))
 
     def install(self, delta: Delta) -> None:
@@ -170,7 +184,29 @@ class ValueState:
         """Remove all entries whose key lies in the ranges, without recording that as changes."""
         for key in _keys_within(self.values, ranges):
             del self.values[key]
-            self.changed.discard(key)
+        positions = positions_of(original_keys(changed := list(self.changed)))
+        gone = within(positions, ranges).tolist()
+        self.changed.difference_update(key for key, inside in zip(changed, gone, strict=True) if inside)
+
+    def sample(self, count: int) -> Delta:
+        """Return the entries of about as many keys, spread over all of them."""
+        return self._extract(_spread(self.values, count))
+
+    def take(self) -> Delta:
+        """Remove and return all entries, and record that as changes."""
+        taken = self._extract(list(self.values))
+        self.changed.update(self.values)
+        self.values.clear()
+        return taken
+
+    def add(self, delta: Delta) -> None:
+        """Add and replace entries, and record that as changes."""
+        self.install(delta)
+        self.changed.update(distinct_key(key) for key, _, _, _ in delta.entries())
+
+
+def _spread(entries: dict[Any, Any], count: int) -> list[Any]:
+    return list(itertools.islice(entries, 0, None, max(1, len(entries) // count)))
 
 
 def _keys_within(entries: dict[Any, Any], ranges: Ranges) -> list[Any]:
@@ -226,9 +262,11 @@ class KeyedState:
 
     def extract(self, ranges: Ranges = ALL) -> Delta:
         """Return all entries whose key lies in the half-open ranges of positions."""
+        return self._extract(_keys_within(self.entries, ranges))
+
+    def _extract(self, chosen: list[Any]) -> Delta:
         found = [
-            (key, subkey, captured(value))
-            for key in _keys_within(self.entries, ranges) for subkey, value in self.entries[key].items()
+            (key, subkey, captured(value)) for key in chosen for subkey, value in self.entries[key].items()
         ]  # fmt: skip
         keys, subkeys, values = ([one[at] for one in found] for at in range(3))
         self._reported |= set(zip(keys, subkeys, strict=True))
@@ -253,6 +291,22 @@ class KeyedState:
             del self.entries[key]
         self._changed = {entry: None for entry in self._changed if entry[0] not in gone}
         self._reported = {entry for entry in self._reported if entry[0] not in gone}
+
+    def sample(self, count: int) -> Delta:
+        """Return the entries of about as many keys, spread over all of them."""
+        return self._extract(_spread(self.entries, count))
+
+    def take(self) -> Delta:
+        """Remove and return all entries, and record that as changes."""
+        taken = self._extract(list(self.entries))
+        self._changed |= dict.fromkeys(self._reported)
+        self.entries.clear()
+        return taken
+
+    def add(self, delta: Delta) -> None:
+        """Add and replace entries, and record that as changes."""
+        self.install(delta)
+        self._changed |= {(distinct_key(key), subkey): None for key, subkey, _, _ in delta.entries()}
 
 
 _MISSING: Any = object()

@@ -154,6 +154,8 @@ class Operator:
         Of the kind, such as `WindowOptions`.
     alternates : mapping
         All implementations by name; the first is active at the start.
+    migrate : callable, optional
+        Takes what the state of the version before has for a key, returns it in the form of this one.
     """
 
     name: str
@@ -162,6 +164,7 @@ class Operator:
     inputs: tuple[Channel, ...] = ()
     options: Options = None
     alternates: Mapping[str, Alternate] = field(default_factory=dict)
+    migrate: Callable[[Any], Any] | None = None
 
     @property
     def key(self) -> Key | None:

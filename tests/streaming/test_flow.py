@@ -208,9 +208,11 @@ operators:
   key: customer
   window: {sliding: 1min, slide: 10s}
   results: {revenue: [sum, total], orders: count}
-- {name: totals, kind: reduce, input: split.large, key: "shop:parse", function: "shop:add", initial: 0}
+  migrate: "shop:other"
+- {name: totals, kind: reduce, input: split.large, key: "shop:parse", function: "shop:add", initial: 0,
+   migrate: "shop:parse"}
 - {name: pairs, kind: join, left: totals, right: split.large, left_key: key, right_key: customer, within: 10s}
-- {name: logic, kind: process, input: pairs, key: "shop:other", function: "shop:Logic"}
+- {name: logic, kind: process, input: pairs, key: "shop:other", function: "shop:Logic", migrate: "shop:large"}
 - {name: out, kind: sink, input: revenue, write: {parquet: out}}
 - {name: late, kind: sink, input: revenue.late, write: {csv: late}}
 - {name: shown, kind: sink, input: logic, write: {print: true}}
@@ -239,10 +241,12 @@ def test_a_file_gives_the_flow_of_python(shop: Path, monkeypatch: pytest.MonkeyP
     parts = parsed.branch({"large": functions.large, "rest": functions.other}, name="split")
     loop.close(parts["rest"])
     windows = parts["large"].key_by("customer").window(stream.sliding("1min", "10s"))
-    revenue = windows.aggregate(name="revenue", revenue=("sum", "total"), orders="count")
-    totals = parts["large"].key_by(functions.parse).reduce(functions.add, initial=0, name="totals")
+    revenue = windows.aggregate(name="revenue", revenue=("sum", "total"), orders="count", migrate=functions.other)
+    totals = (
+        parts["large"].key_by(functions.parse).reduce(functions.add, initial=0, name="totals", migrate=functions.parse)
+    )
     pairs = totals.key_by("key").join(parts["large"].key_by("customer"), within="10s", name="pairs")
-    logic = pairs.key_by(functions.other).process(functions.Logic, name="logic")
+    logic = pairs.key_by(functions.other).process(functions.Logic, name="logic", migrate=functions.large)
     revenue.sink(stream.write_parquet("out"), name="out")
     revenue.late().sink(stream.write_csv("late"), name="late")
     logic.sink(stream.print_values(), name="shown")

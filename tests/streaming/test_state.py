@@ -217,3 +217,32 @@ def test_empty_states(make: Callable[[], State]) -> None:
     state = make()
     state.install(moved(state.collect()))
     assert len(state.extract(())) == 0
+
+
+@pytest.mark.parametrize("state", [ValueState, KeyedState, lambda: AggregateState((Aggregate("n", "sum", "n"),))])
+def test_all_entries_are_taken_and_added(state: Callable[[], Any]) -> None:
+    """Breaks when the deltas of a state that was emptied, and filled again, do not give the same state."""
+    one, copy = state(), state()
+    keys = [*range(50), "a", None, (1, "b")]
+    if isinstance(one, AggregateState):
+        one.at(None).update(keys, [pa.array(range(len(keys)))])
+    else:
+        for at, key in enumerate(keys):
+            if isinstance(one, ValueState):
+                one.values[distinct_key(key)] = at
+                one.changed.add(distinct_key(key))
+            else:
+                one.put(distinct_key(key), "s", at)
+    copy.install(moved(one.collect()))
+    assert content(copy) == content(one) and len(content(one)) == len(keys)
+    assert 10 <= len(one.sample(10)) <= 20
+    taken = one.take()
+    assert content(one) == {} and len(taken) == len(keys)
+    copy.install(moved(one.collect()))
+    assert content(copy) == {}
+    one.add(taken)
+    copy.install(moved(one.collect()))
+    assert content(copy) == content(one) and len(content(one)) == len(keys)
+    one.add(one.take())
+    copy.install(moved(one.collect()))
+    assert content(copy) == content(one) and len(content(one)) == len(keys)

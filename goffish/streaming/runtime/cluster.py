@@ -35,7 +35,8 @@ from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
 from goffish.streaming.runtime.worker import Begin, recover
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
-from goffish.streaming.updates.plan import UpdatePlan, is_same, plan_update
+from goffish.streaming.updates.migration import to_migrate
+from goffish.streaming.updates.plan import UpdatePlan, has_windows, is_same, plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 from goffish.streaming.windows import Duration, microseconds
@@ -452,7 +453,14 @@ class Cluster:
         new = divided(new, self._firsts) if self._firsts else new
         Plan(new)
         number: int = self._begin.version + self._attempts + 1
-        return plan_update(number, self.topology, new, strategy, partial_windows)
+        plan = plan_update(number, self.topology, new, strategy, partial_windows)
+        for name in sorted(plan.migrated):
+            if has_windows(new.operator(name)):
+                raise InputError(
+                    f"operator {name}: migrate: windows with records of both versions need one worker; choose emit or "
+                    "drop for partial windows"
+                )
+        return plan
 
     @property
     def updating(self) -> bool:
@@ -462,13 +470,13 @@ class Cluster:
     def _advance(self, rollout: Rollout) -> None:
         """Take the next steps of an update."""
         workers = {n: one for n, one in self._processes.items() if one.ready and "update" in one.report}
-        progress, epoch = {}, self._registry.read().epoch
+        progress, view = {}, self._registry.read()
         for number, one in workers.items():
             newest, active, drained = one.report["update"]
-            drained &= one.report["epoch"] == epoch  # it may have taken something over since
+            drained &= one.report["epoch"] >= view.epoch  # and not before it took over from another worker
             progress[number] = Progress(newest, active, drained, one.report["failed"].get(f"{rollout.plan.number}"))
-        now, members = time.monotonic(), self._registry.read().nodes.tolist()
-        commands = rollout.advance(progress, members, now)
+        now = time.monotonic()
+        commands = rollout.advance(progress, view.nodes.tolist(), now)
         if rollout.activated == now and self._checkpoints is not None:  # before the first worker activates it
             self._checkpoints.keep(_sent(rollout.plan.new, rollout.plan))
         for number, command in commands:
@@ -718,6 +726,8 @@ class _WorkerFolder:
                     body = saved.latest.body
                     self.outputs |= dict.fromkeys(body["outputs"])
                     found.append((body["flow"], body["origins"]))
+                    if self.update is None:
+                        to_migrate(topology, body.get("forms"))  # raises an error if a function is missing
             self.version, self.origins = self._begins(found, self.update)
         except BaseException:
             self.close()
@@ -743,6 +753,8 @@ class _WorkerFolder:
             raise InputError(
                 f"{self.path}: flow {topology.name} was being updated ({update.text}); resume it with its new version"
             )
+        if is_same(topology, update.new) and all(topology.operator(name).migrate for name in update.migrated):
+            update = replace(update, new=topology)  # its functions may be corrected ones
         return update
 
     def keep(self, update: bytes | None) -> None:

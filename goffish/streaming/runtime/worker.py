@@ -35,6 +35,14 @@ from goffish.streaming.sinks import Writer
 from goffish.streaming.sources import Pace, Position, Reader
 from goffish.streaming.state import Delta, captured
 from goffish.streaming.topology import Channel, Operator, SourceOptions, Topology
+from goffish.streaming.updates.migration import (
+    HeldRecords,
+    check_sample,
+    forms_of,
+    migrate_positions,
+    take_over,
+    to_migrate,
+)
 from goffish.streaming.updates.plan import UpdatePlan, channel_name
 from goffish.streaming.updates.versions import Strategy
 
@@ -220,6 +228,9 @@ class Worker:
         self._activated_by = 0  # checkpoint that contains which records the active version is the first to process
         self._spread = 0  # records that were sent to any worker of a stage
         self._ended: set[str] = set()  # operators that have nothing of the old version left
+        self._ended_at = 0  # the first checkpoint that contains the last of these
+        self._migrated: set[str] = set()  # operators whose state here has the form of the new version
+        self._held: dict[str, HeldRecords] = {}  # for operators whose state is still to be migrated
         self.lost = 0
         self._keyed = pipeline.states
         self._copies = Pipeline(plan.topology, origins=origins).states
@@ -311,6 +322,8 @@ class Worker:
         if update.number in self._versions or update.number <= self.version:
             return
         plan = Plan(update.new)
+        for name in update.migrated:
+            check_sample(self.pipeline.instances[name], update.new.operator(name))
         pipeline = self.pipeline.updated(update, partial(self._exchange, update.number))
         copies = Pipeline(update.new, origins=pipeline.origins).states
         known = {id(writer) for writer in self._writers}
@@ -321,9 +334,11 @@ class Worker:
         self._update = update
         for name in plan.keyed:
             self._since.setdefault(name, update.number)
-        self._keyed |= pipeline.states
-        self._copies = copies | self._copies
+        self._held = {name: HeldRecords() for name in update.migrated}
+        self._keyed |= pipeline.states | {update.held_name(name): held for name, held in self._held.items()}
+        self._copies = copies | {update.held_name(name): HeldRecords() for name in update.migrated} | self._copies
         self._arcs |= _arcs(plan, pipeline)
+        self._arcs |= {update.held_name(name): plan.arcs[name] for name in update.migrated}
         output = self._outputs[self.number]
         fed = {name: FIRST for name, names in plan.feeds.items() if names}
         output.mark = output.mark._replace(marks=fed | (output.mark.marks or {}), newest=update.number)
@@ -346,6 +361,7 @@ class Worker:
         self._past_by = None
         self._follow_version()
         self._propagate()
+        self.node.checkpoint_soon(now)
 
     def _follow_version(self) -> None:
         """Let the active version process what is read from now on, from partitions of which no other worker has more.
@@ -376,11 +392,16 @@ class Worker:
 
     @property
     def drained(self) -> bool:
-        """Whether this worker has nothing of the old version left, and checkpoints contain that."""
-        update = self._update
-        if update is None or self._outputs[self.number].mark.version(ALL) != update.number:
+        """Whether this worker has nothing of the old version left, and checkpoints contain that.
+
+        What it took over from another worker counts as well.
+        """
+        if self._update is None or self._outputs[self.number].mark.version(ALL) < self._update.number:
             return False
-        return self._past_by is not None and self.node.confirmed >= self._past_by
+        old = self._versions[min(self._versions)].plan
+        ended = self._ended >= old.receivers.keys() and self._migrated >= self._update.migrated
+        past = self._past_by is not None and self.node.confirmed >= self._past_by
+        return ended and past and not self.node.behind and self.node.confirmed >= self._ended_at
 
     def complete_update(self, number: int) -> None:
         """Remove the operators that only the version before one has."""
@@ -395,6 +416,8 @@ class Worker:
                 writer.close()
         self._versions = {update.number: self._versions[update.number]}
         self._ended.clear()
+        self._migrated.clear()
+        self._held = {}
         self._done, self._paused = update.number, False
         for states in (self._keyed, self._copies):
             for name in states.keys() - kept.states.keys():
@@ -409,11 +432,39 @@ class Worker:
         if self._update is None or self.version == self._update.number:
             return
         added = self._versions.pop(self._update.number).pipeline.states.keys() - self.pipeline.states.keys()
+        added |= {self._update.held_name(name) for name in self._held}
+        self._held = {}
         for states in (self._keyed, self._copies):
             for name in added:
                 states.pop(name, None)
         self._since = {channel: since for channel, since in self._since.items() if since < self._update.number}
         self._update = None
+
+    def _migrate(self) -> None:
+        """Migrate state to which the old version adds nothing any more, and process the records that wait for it."""
+        update = self._update
+        if update is None or self.version < update.number or self.node.behind:
+            return
+        old, new = (self._versions[number] for number in (min(self._versions), update.number))
+        for name in update.migrated - self._migrated:
+            if not all(
+                update.strategy == Strategy.NCL or channel in update.moving or self._is_past(channel, update.number)
+                for channel in old.plan.receivers[name]
+            ):
+                continue
+            take_over(old.pipeline.instances[name], new.pipeline.instances[name])
+            self._migrated.add(name)
+            self._clean, self._ended_at = False, self.node.serial + 1
+            if (released := self._held[name].release(name)) is not None:
+                batch, new.pipeline.read_at = released
+                new.pipeline.deliver(name, 0, batch)
+            new.pipeline.advance(name, new.pipeline.instances[name].watermark)
+
+    @property
+    def _frozen(self) -> set[str]:
+        """Operators that get no watermarks, as records for them wait until their state is migrated."""
+        update = self._update
+        return set() if update is None or self.version < update.number else {*update.migrated} - self._migrated
 
     def _end_old(self) -> None:
         """End the windows of old operators to which nothing is sent any more."""
@@ -428,6 +479,7 @@ class Worker:
             if not all(self._is_past(channel, update.number) for channel in self._channels_of(name)):
                 continue
             self._ended.add(name)
+            self._ended_at = self.node.serial + 1
             self.lost += old.pipeline.end_windows(update, [name])
 
     def _is_past(self, channel: str, number: int) -> bool:
@@ -573,7 +625,7 @@ class Worker:
     def counts(self) -> dict[str, Counts]:
         """Counters of all operators."""
         targets = {name: channel.target for one in self._versions.values() for name, channel in one.plan.keyed.items()}
-        waiting = dict.fromkeys(targets.values(), 0)
+        waiting = dict.fromkeys(targets.values(), 0) | {name: len(held) for name, held in self._held.items()}
         for tuples in self.node.waiting:
             waiting[targets[tuples.payload.channel]] += len(tuples.numbers)
         late: dict[str, int] = {}
@@ -852,9 +904,11 @@ class Worker:
         """
         if self.node.behind:
             return
+        self._migrate()
+        frozen = self._frozen
         for one in self.pipelines:  # the first sends what follows from the watermarks of common instances
             plan = self._versions[one.version].plan
-            given = {name: self._watermark(name) for name in plan.receivers}
+            given = {name: FIRST if name in frozen else self._watermark(name) for name in plan.receivers}
             one.propagate(given | dict.fromkeys(plan.sources))
         self._end_old()
 
@@ -863,7 +917,7 @@ class Worker:
         if self.node.behind:
             return
         for one in self.pipelines:
-            for name in self._versions[one.version].plan.receivers:
+            for name in self._versions[one.version].plan.receivers.keys() - self._frozen:
                 one.advance(name, one.instances[name].watermark)
         self._propagate()
 
@@ -886,6 +940,11 @@ class Worker:
             return
         pipeline, channel = version.pipeline, version.plan.keyed[records.channel]
         instance = pipeline.instances[channel.target]
+        if channel.target in self._held.keys() - self._migrated and pipeline.version == self.newest:
+            assert channel.key is not None
+            batch, keys = instance.by_key(records.batch, channel.key)
+            self._held[channel.target].hold(keys, batch, records.read_at)
+            return
         before = instance.watermark
         if context is not None:
             reached = self._watermark_of(channel.target, context)
@@ -900,8 +959,7 @@ class Worker:
         if update is not None and self.version == update.number > number:
             if update.strategy == Strategy.NCL:
                 return None
-            moving = {Strategy.HTI: update.movable, Strategy.PVC: update.common}.get(update.strategy, frozenset())
-            if records.channel in moving:
+            if records.channel in update.moving:
                 number = self.version
         first = self._versions.get(number, self._versions[self.version])  # of versions before a flow was resumed
         for version in (first, *self._versions.values()):
@@ -998,6 +1056,7 @@ class Worker:
             "outputs": outputs,
             "counts": {n: [c.received, c.sent, c.errors] for n, c in self.pipeline.counts.items()},
             "flow": self._done,
+            "forms": forms_of(self._versions[min(self._versions)].plan.topology),
             "origins": self._versions[min(self._versions)].pipeline.origins,
         }
         self._folder.save(self.node.serial, deltas, body, whole=whole, operators=self.plan.topology.names)
@@ -1028,6 +1087,8 @@ class Worker:
             for name, delta in deltas:
                 if name in self._keyed:  # and not one of a version that had nothing left, nor the lanes
                     self._keyed[name].install(_clipped(delta, self._arcs[name].inner(taken)))
+            for name in to_migrate(topology, one.latest.body.get("forms")) if self._update is None else ():  # type: ignore[union-attr]
+                migrate_positions(self.pipeline.instances[name], self.plan.arcs[name].inner(taken))
             for name, value in kept.items():
                 lanes.setdefault(name, value)
         self._lane_copies = {name: (self.number, 0, value) for name, value in lanes.items() if name in mine}
@@ -1086,6 +1147,13 @@ class Worker:
         """Make the copies of some positions part of the state, and read the lanes of workers that are gone."""
         self._activated = True
         self._ended.clear()  # the copies may have something of the old version
+        self._migrated.clear()
+        update = self._update
+        if update is not None and self.version < update.number:
+            names = {name: f"{name}@{update.number}" for name in update.migrated}
+            migrated = [self._copies[state].extract(self._arcs[state].inner(ranges)) for state in names.values()]
+            if any(map(len, migrated)):  # the worker that is gone had activated the new version, as all are going to
+                self.version, self._signal_due = update.number, self._now
         self.registry.claim(f"@{self.number}", self.number)  # not before, as others adopt the lanes of members only
         for name, copies in self._copies.items():
             inner = self._arcs[name].inner(ranges)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import numbers
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -18,6 +19,8 @@ from goffish.streaming.updates.analysis import can_mix, pin_points
 from goffish.streaming.updates.versions import PartialWindow, Strategy, UpdateType, Version, classify
 
 _WINDOWED = ("window", "within")
+#: Kinds of operators whose state can be migrated.
+_MIGRATED = ("aggregate", "reduce", "process")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class UpdatePlan:
         Channels, by `channel_name`, whose records took the same path in both versions.
     movable : frozenset of str
         Channels whose records can be processed by either version: those of another key are on other workers.
+    migrated : frozenset of str
+        Operators whose state goes over to the new version in another form.
     """
 
     number: int
@@ -56,6 +61,21 @@ class UpdatePlan:
     own_state: frozenset[str]
     common: frozenset[str]
     movable: frozenset[str]
+    migrated: frozenset[str]
+
+    def held_name(self, operator: str) -> str:
+        """Return the name of the state with the records that wait until that of an operator is migrated."""
+        return f"{operator}@{self.number}@held"
+
+    @property
+    def moving(self) -> frozenset[str]:
+        """Channels, by `channel_name`, to which the new version takes records that the old one has sent."""
+        match self.strategy:
+            case Strategy.HTI:
+                return self.movable
+            case Strategy.PVC:
+                return self.common
+        return frozenset()
 
     @property
     def text(self) -> str:
@@ -78,13 +98,13 @@ class UpdatePlan:
         before = set(self.old.names)
         windows = sorted(
             name
-            for name in self.own_state | (before - set(self.new.names))
+            for name in (self.own_state - self.migrated) | (before - set(self.new.names))
             if name in before and has_windows(self.old.operator(name))
         )
         merged = self.partial_windows == PartialWindow.MERGE
         return {
             "version": self.number, "kind": self.kind.name.lower().replace("_", " "), "changes": self.text,
-            "strategy": str(self.strategy), "ends_windows": windows,
+            "strategy": str(self.strategy), "ends_windows": windows, "migrates": sorted(self.migrated),
             "mixes": self.mixes and (self.strategy == Strategy.HTI or merged),
             "loses": self.strategy == Strategy.NCL or (self.partial_windows == PartialWindow.DROP and bool(windows)),
         }  # fmt: skip
@@ -132,6 +152,13 @@ def plan_update(
         raise InputError(f"flow {new.name}: the running flow is {old.name}; both versions must have one name")
     before = {one.name: one for one in old.operators}
     changed = {one.name for one in new.operators if one.name in before and _differ(before[one.name], one)}
+    if strategy == Strategy.NCL:
+        partial_windows = PartialWindow.DROP
+    migrated = {
+        one.name for one in new.operators
+        if one.name in before and _migrates(before[one.name], one, partial_windows)
+    }  # fmt: skip
+    changed |= migrated
     for one in (*old.operators, *new.operators):
         both = one.name in before and one.name in new.names
         if one.kind in ("source", "event_time", "loop") and (one.name in changed or not both):
@@ -147,21 +174,20 @@ def plan_update(
     pins = pin_points(*versions) if strategy == Strategy.PVC else frozenset[str]()
     differing = _differing(old, new, changed)
     own = changed | (set(new.names) - before.keys())
-    if strategy == Strategy.NCL:
-        partial_windows = PartialWindow.DROP
     if strategy != Strategy.HTI and partial_windows != PartialWindow.MERGE:
         own |= {one.name for one in new.operators if has_windows(one) and one.name in differing & before.keys()}
-    own_state = {
-        name for name in own & before.keys()
+    own_state = migrated | {
+        name
+        for name in own & before.keys() - migrated
         if not _keeps_state(before[name], new.operator(name), strategy, partial_windows)
-    }  # fmt: skip
+    }
     below = _below(old, pins) | _below(new, pins)
     keys = [{channel_name(channel): digest(channel.key) for channel in one.channels} for one in (old, new)]
     movable = {name for name in keys[0].keys() & keys[1].keys() if keys[0][name] == keys[1][name]}
     paths = {channel_name(channel) for channel in new.channels if channel.source not in differing | below}
     return UpdatePlan(
         number, old, new, strategy, partial_windows, classify(*versions), can_mix(*versions), frozenset(own),
-        frozenset(own_state), frozenset(paths & movable), frozenset(movable),
+        frozenset(own_state), frozenset(paths & movable), frozenset(movable), frozenset(migrated),
     )  # fmt: skip
 
 
@@ -215,6 +241,33 @@ def _below(topology: Topology, starts: Iterable[str]) -> set[str]:
     return found
 
 
+def form(operator: Operator) -> str:
+    """Return what identifies the form of the state of an operator: the function that brought it into this form."""
+    return "" if operator.migrate is None else digest(operator.migrate)
+
+
+def _migrates(old: Operator, new: Operator, partial: PartialWindow) -> bool:
+    """Whether the state of an operator goes over to the new version in another form.
+
+    Raises
+    ------
+    InputError
+        The function that gives it this form is missing.
+    """
+    windowed = has_windows(old) or has_windows(new)
+    if form(old) == form(new) or (windowed and partial != PartialWindow.MERGE):
+        return False
+    kept = [digest([_keys(one), *(getattr(one.options, name, None) for name in _WINDOWED)]) for one in (old, new)]
+    if kept[0] != kept[1] or not {old.kind, new.kind} <= set(_MIGRATED):
+        return False  # and the state does not fit
+    if new.migrate is None:
+        raise InputError(
+            f"operator {new.name}: migrate is missing: it identifies the form of the state, and the running version "
+            "has it; give it again, or give the new operator another name, to begin with an empty state"
+        )
+    return True
+
+
 def _keeps_state(old: Operator, new: Operator, strategy: Strategy, partial: PartialWindow) -> bool:
     """Whether both instances of an operator use one state.
 
@@ -223,17 +276,20 @@ def _keeps_state(old: Operator, new: Operator, strategy: Strategy, partial: Part
     InputError
         They would have to, but cannot.
     """
-    fits = [digest(_layout(one)) for one in (old, new)]
+    fits = digest(_layout(old)) == digest(_layout(new)) and _are_alike(old, new)
     if not any(has_windows(one) for one in (old, new)):
-        if fits[0] != fits[1]:
+        if not fits:
+            remedy = "give the new operator another name, to begin with an empty state"
+            if digest(_keys(old)) == digest(_keys(new)) and {old.kind, new.kind} <= set(_MIGRATED):
+                remedy = f"give migrate, a function from the old state of a key to the new one, or {remedy}"
             raise InputError(
-                f"operator {new.name}: its state does not fit the new version (kind, key or aggregates differ); give "
-                "the new operator another name, to begin with an empty state"
+                f"operator {new.name}: its state does not fit the new version (kind, key, aggregates or type of "
+                f"initial differ); {remedy}"
             )
         return True
     if strategy == Strategy.HTI:
-        return fits[0] == fits[1]
-    if partial == PartialWindow.MERGE and fits[0] != fits[1]:
+        return fits and form(old) == form(new)
+    if partial == PartialWindow.MERGE and not fits:
         raise InputError(f"operator {new.name}: windows that differ cannot be merged; choose emit or drop")
     return partial == PartialWindow.MERGE
 
@@ -241,8 +297,18 @@ def _keeps_state(old: Operator, new: Operator, strategy: Strategy, partial: Part
 def _layout(operator: Operator) -> tuple[Any, ...]:
     """Return what the state of an operator depends on."""
     kept = (getattr(operator.options, name, None) for name in ("aggregates", *_WINDOWED))
-    keys = sorted((one.port, digest(one.key)) for one in operator.inputs if one.key is not None)
-    return (operator.kind, *kept, keys)
+    return (operator.kind, *kept, _keys(operator))
+
+
+def _are_alike(old: Operator, new: Operator) -> bool:
+    """Whether totals of `reduce` have one type, as far as their first values show."""
+    first = [getattr(one.options, "initial", None) for one in (old, new)]
+    numeric = all(isinstance(one, numbers.Number) for one in first)
+    return numeric or None in first or type(first[0]) is type(first[1])
+
+
+def _keys(operator: Operator) -> list[tuple[int, str]]:
+    return sorted((one.port, digest(one.key)) for one in operator.inputs if one.key is not None)
 
 
 def digest(value: Any) -> str:
