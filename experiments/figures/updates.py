@@ -13,10 +13,10 @@ from random import Random
 from typing import NamedTuple
 
 from benchmarks import _harness
-from experiments.updates.bounds import Bounds, predict
 from experiments.updates.cases import RATES, Case, golden, missing, parallel, simulate
 from experiments.updates.report import Cost
 from experiments.updates.simulation import Simulation
+from goffish.streaming.updates.bounds import Bounds, predict
 from goffish.streaming.updates.versions import Strategy
 
 #: Reference values in milliseconds at 5, 10 and 20 messages per second: bounds of refresh and lag.

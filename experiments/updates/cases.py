@@ -10,10 +10,10 @@ from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
-from experiments.updates.bounds import DeployTimes
 from experiments.updates.coordinator import Request
 from experiments.updates.simulation import Simulation, Work
 from goffish.errors import InputError
+from goffish.streaming.updates.bounds import DeployTimes
 from goffish.streaming.updates.versions import Channel, Element, Strategy, Version, difference
 
 #: Deployment of the whole dataflow, and of changed elements, in seconds.

@@ -107,7 +107,7 @@ class Request(NamedTuple):
 
     def update(self, old: Version, numbering: Numbering) -> Update:
         """Return the update from a version that runs."""
-        return Update(self.strategy, old, self.new, numbering, self.ordered, self.partial_window, self.migrated)
+        return Update(self.strategy, old, self.new, numbering, self.partial_window, self.migrated, ordered=self.ordered)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request as JSON values."""

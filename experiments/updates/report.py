@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.updates.bounds import Bounds
 from experiments.updates.routing import Header, Update
 from goffish.errors import InputError
+from goffish.streaming.updates.bounds import Bounds
 from goffish.streaming.updates.versions import Strategy
 
 #: A window of throughput below this share of the rate before the update is a dip.

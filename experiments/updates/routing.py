@@ -22,18 +22,15 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from goffish.errors import InputError, JobError
-from goffish.streaming.updates.analysis import pin_points
+from goffish.streaming.updates.analysis import Change
 from goffish.streaming.updates.versions import (
     Channel,
-    Difference,
     Element,
     Numbering,
     PartialWindow,
     Strategy,
     UpdateType,
     Version,
-    classify,
-    difference,
 )
 
 Item = TypeVar("Item")
@@ -84,17 +81,15 @@ def merged(headers: Iterable[Header]) -> Header:
 
 
 @dataclass(frozen=True)
-class Update:
-    """A change from one version of a dataflow to the next.
+class Update(Change):
+    """A change that is carried out by stamps and traces of messages.
 
     Attributes
     ----------
-    strategy : Strategy
-    old, new : Version
+    strategy, old, new, ordered
+        As of `Change`.
     numbering : Numbering
         Of the parts of both versions.
-    ordered : bool
-        Whether sinks hold outputs of the new version until the old one has drained.
     partial_window : PartialWindow
     migrated : frozenset of str
         Changed elements whose state is handed over.
@@ -105,11 +100,7 @@ class Update:
         Nothing differs, or a migrated element is not a changed one.
     """
 
-    strategy: Strategy
-    old: Version
-    new: Version
     numbering: Numbering
-    ordered: bool = False
     partial_window: PartialWindow = PartialWindow.EMIT
     migrated: frozenset[str] = frozenset()
 
@@ -118,24 +109,9 @@ class Update:
             raise InputError(f"update to dataflow version {self.new.number}: migrated element {id!r} does not change")
 
     @cached_property
-    def parts(self) -> Difference:
-        """Elements and channels by version."""
-        return difference(self.old, self.new)
-
-    @cached_property
-    def kind(self) -> UpdateType:
-        """Type of the update."""
-        return classify(self.old, self.new)
-
-    @cached_property
     def replaced(self) -> tuple[Element, ...]:
         """New elements that replace one of the same id."""
         return tuple(one for one in self.new.elements if one in self.parts.new_only and one.id in self.old.logic)
-
-    @cached_property
-    def pins(self) -> frozenset[str]:
-        """Elements that decide for all products of a message at once, under PVC."""
-        return pin_points(self.old, self.new) if self.strategy == Strategy.PVC else frozenset()
 
     @cached_property
     def old_mask(self) -> int:

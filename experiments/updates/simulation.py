@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from experiments.updates.bounds import DeployTimes, Model
 from experiments.updates.coordinator import Action, Command, Coordinator, Limits, Request, State
 from experiments.updates.report import Cost, Emissions, measure
 from experiments.updates.routing import (
@@ -28,6 +27,7 @@ from experiments.updates.routing import (
     Update,
     converted,
 )
+from goffish.streaming.updates.bounds import DeployTimes, Model
 from goffish.streaming.updates.versions import Channel, Element, Part, PartialWindow, Strategy, Version
 
 

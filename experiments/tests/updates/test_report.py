@@ -8,10 +8,10 @@ import importlib
 import numpy as np
 import pytest
 
-from experiments.updates.bounds import Bounds
 from experiments.updates.report import Cost, Emissions, measure
 from experiments.updates.routing import Header, Update
 from goffish.errors import InputError
+from goffish.streaming.updates.bounds import Bounds
 from goffish.streaming.updates.versions import Element, Numbering, Strategy, UpdateType, Version
 
 WAYS = [("s", "a"), ("a", "b")]
@@ -82,7 +82,7 @@ def test_invalid_columns() -> None:
         cost(Strategy.MVC, [], [], window=0.0)
 
 
-@pytest.mark.parametrize("module", ["routing", "coordinator", "bounds", "report"])
+@pytest.mark.parametrize("module", ["routing", "coordinator", "report"])
 def test_examples(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"experiments.updates.{module}"))
     assert found.attempted >= 2

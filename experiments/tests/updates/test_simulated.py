@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.updates.bounds import Bounds, DeployTimes, predict, sibling_waits
 from experiments.updates.cases import (
     RATES,
     Case,
@@ -31,6 +30,7 @@ from experiments.updates.cases import (
 from experiments.updates.coordinator import Limits, Request, State
 from experiments.updates.routing import Side
 from experiments.updates.simulation import Simulation, Work, in_flight
+from goffish.streaming.updates.bounds import Bounds, DeployTimes, predict, sibling_waits
 from goffish.streaming.updates.versions import Element, PartialWindow, Strategy, Version
 
 SAFE = (Strategy.MVC, Strategy.PVC)

@@ -6,8 +6,58 @@ See docs/specs/updates.md, sections 3.4 and 3.6.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from goffish.streaming.updates.versions import Channel, Element, Part, Version, difference
+from goffish.streaming.updates.versions import (
+    Channel,
+    Difference,
+    Element,
+    Part,
+    Strategy,
+    UpdateType,
+    Version,
+    classify,
+    difference,
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change from one version of a dataflow to the next.
+
+    Attributes
+    ----------
+    strategy : Strategy
+    old, new : Version
+    ordered : bool
+        Whether sinks hold outputs of the new version until the old one has drained.
+
+    Raises
+    ------
+    InputError
+        Nothing differs.
+    """
+
+    strategy: Strategy
+    old: Version
+    new: Version
+    ordered: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def parts(self) -> Difference:
+        """Elements and channels by version."""
+        return difference(self.old, self.new)
+
+    @cached_property
+    def kind(self) -> UpdateType:
+        """Type of the update."""
+        return classify(self.old, self.new)
+
+    @cached_property
+    def pins(self) -> frozenset[str]:
+        """Elements that decide for all products of a message at once, under PVC."""
+        return pin_points(self.old, self.new) if self.strategy == Strategy.PVC else frozenset()
 
 
 class _Logical:

@@ -22,7 +22,7 @@ from goffish.streaming.updates.versions import (
     difference,
 )
 
-MODULES = ("versions", "analysis", "plan")
+MODULES = ("versions", "analysis", "bounds", "plan")
 DIAMOND = [("s", "a"), ("s", "b"), ("a", "t"), ("b", "t")]
 BASE = Version.of(1, {"s": 1, "a": 1, "b": 1, "t": 1}, DIAMOND)
 

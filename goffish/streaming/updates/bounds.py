@@ -12,9 +12,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from experiments.updates.routing import Update
 from goffish.errors import InputError
-from goffish.streaming.updates.analysis import can_mix
+from goffish.streaming.updates.analysis import Change, can_mix
 from goffish.streaming.updates.versions import Channel, Element, Part, Strategy, UpdateType, Version
 
 #: Queues above this utilisation wait too long for the bounds to hold.
@@ -330,14 +329,14 @@ class Bounds:
         return asdict(self) | {"strategy": self.strategy.value, "kind": self.kind.name.lower()}
 
 
-def predict(update: Update, old: Model, new: Model, times: DeployTimes) -> Bounds:
+def predict(update: Change, old: Model, new: Model, times: DeployTimes) -> Bounds:
     """Return the bounds of an update, by the formulas of its strategy and type.
 
     Incomplete batches of the old version that are flushed after the drain are not part of the lag.
 
     Parameters
     ----------
-    update : Update
+    update : Change
     old, new : Model
         Of the versions of the update.
     times : DeployTimes
@@ -353,9 +352,8 @@ def predict(update: Update, old: Model, new: Model, times: DeployTimes) -> Bound
 
     Examples
     --------
-    >>> from goffish.streaming.updates.versions import Numbering
     >>> versions = [Version.of(n, {"read": 1, "write": n}, [("read", "write")]) for n in (1, 2)]
-    >>> update = Update(Strategy.MVC, *versions, Numbering({}).extended(versions[0]).extended(versions[1]))
+    >>> update = Change(Strategy.MVC, *versions)
     >>> models = [Model(one, {"read": 0.02, "write": 0.01}, {"read": 10.0}) for one in versions]
     >>> bounds = predict(update, *models, DeployTimes(15.0, 0.5))
     >>> round(bounds.refresh, 3), round(bounds.lag, 3), bounds.loss
@@ -424,7 +422,7 @@ def _frontier(version: Version, changed: Collection[Part]) -> list[Part]:
     return [part for part in changed if not any(follows(part, other) for other in changed)]
 
 
-def _refreshes(update: Update, old: Model, new: Model) -> Iterator[float]:
+def _refreshes(update: Change, old: Model, new: Model) -> Iterator[float]:
     """Yield bounds of the time from the activation to the first output that passed a new part, under HTI or PVC.
 
     (7), (9), (11) and (19). Only parts that get messages from parts of the old version count: others wait for these.
@@ -446,7 +444,7 @@ def _refreshes(update: Update, old: Model, new: Model) -> Iterator[float]:
         yield max((new.gaps[id] + new.head(id, start) + rest for id in pins), default=gap + rest)
 
 
-def _lags(update: Update, old: Model) -> Iterator[float]:
+def _lags(update: Change, old: Model) -> Iterator[float]:
     """Yield bounds of the time from the activation to the last output that passed an old part, under HTI or PVC.
 
     (8'), (10), (12) with the time to deploy, and (20).
@@ -460,10 +458,9 @@ def _lags(update: Update, old: Model) -> Iterator[float]:
 class Requirement(StrEnum):
     """What an update must keep."""
 
-    NO_LOSS = "no loss"
-    NO_MIXING = "no mixing"
-    LOWEST_LATENCY = "lowest latency"
-    ORDERED_OUTPUT = "ordered output"
+    NO_LOSS = "no-loss"
+    NO_MIXING = "no-mixing"
+    LOWEST_LATENCY = "lowest-latency"
 
 
 class Recommendation(NamedTuple):
@@ -474,7 +471,19 @@ class Recommendation(NamedTuple):
     reason: str
 
 
-def recommend(requirements: Collection[Requirement], bounds: Mapping[Strategy, Bounds]) -> Recommendation:
+def meets(requirement: Requirement, bounds: Bounds) -> bool | None:
+    """Return whether a strategy meets a requirement; ``None`` if that depends on the others."""
+    match requirement:
+        case Requirement.NO_LOSS:
+            return not bounds.loss
+        case Requirement.NO_MIXING:
+            return bounds.consistent
+    return None
+
+
+def recommend(
+    requirements: Collection[Requirement], bounds: Mapping[Strategy, Bounds], *, ordered: bool = False
+) -> Recommendation:
     """Choose a strategy for an update.
 
     Parameters
@@ -483,6 +492,8 @@ def recommend(requirements: Collection[Requirement], bounds: Mapping[Strategy, B
         All of them are met.
     bounds : mapping
         What `predict` returned for each strategy without `ordered`.
+    ordered : bool
+        Whether outputs of the old version must precede those of the new one.
 
     Returns
     -------
@@ -493,14 +504,11 @@ def recommend(requirements: Collection[Requirement], bounds: Mapping[Strategy, B
     InputError
         No bounds are given for a strategy that meets the requirements.
     """
-    ordered = Requirement.ORDERED_OUTPUT in requirements
-    fits: list[Bounds] = []
-    for one in bounds.values():
-        mixes = Requirement.NO_MIXING in requirements and not one.consistent
-        loses = Requirement.NO_LOSS in requirements and one.loss
-        unordered = ordered and one.strategy in (Strategy.HTI, Strategy.PVC)
-        if not (mixes or loses or unordered):
-            fits.append(one)
+    unordered = (Strategy.HTI, Strategy.PVC) if ordered else ()
+    fits = [
+        one for one in bounds.values()
+        if one.strategy not in unordered and all(meets(what, one) is not False for what in requirements)
+    ]  # fmt: skip
     if not fits:
         raise InputError(f"update: none of {', '.join(bounds)} meets: {', '.join(sorted(requirements))}")
 
@@ -509,8 +517,8 @@ def recommend(requirements: Collection[Requirement], bounds: Mapping[Strategy, B
         return max(found, one.lag) if ordered else found
 
     if Requirement.LOWEST_LATENCY in requirements:
-        # Equal ones: the consistent one. A removal has no refresh, and its lag counts.
-        best = min(fits, key=lambda one: (refresh(one), one.lag, not one.consistent))
+        # Equal ones: without loss, and the consistent one. A removal has no refresh, and its lag counts.
+        best = min(fits, key=lambda one: (refresh(one), one.loss > 0, one.lag, not one.consistent))
         why = "has the lowest refresh latency"
     else:
         # MVC has an exact drain and needs no analysis of paths; the others are listed by what they give up.
