@@ -15,6 +15,7 @@ from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
 from goffish.errors import JobError
 from goffish.partial import local_path
+from goffish.streaming.updates.bounds import Requirement
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 if TYPE_CHECKING:
@@ -367,9 +368,21 @@ def _scale(
 def _update(
     flow: _Running,
     new: Annotated[str, typer.Argument(metavar="FILE", help="New version: Python or YAML file of the flow.")],
-    strategy: Annotated[Strategy, typer.Option(help=STRATEGY_HELP)] = Strategy.MVC,
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(
+            help=STRATEGY_HELP,
+            show_default="mvc, or what --require recommends",
+        ),
+    ] = None,
+    require: Annotated[
+        list[Requirement] | None,
+        typer.Option(help="What the update must keep or have; repeatable.", show_default="none"),
+    ] = None,
     partial_windows: Annotated[PartialWindow, typer.Option(help=WINDOWS_HELP)] = PartialWindow.EMIT,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change, with bounds of the cost, and exit.")
+    ] = False,
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_facts, print_json
@@ -380,9 +393,14 @@ def _update(
     path, _, name = new.partition(":") if ".py:" in new else (new, "", "")
     given = {
         "file": f"{local_path(path).absolute()}{f':{name}' if name else ''}",
-        "strategy": str(strategy), "partial_windows": str(partial_windows),
-    }  # fmt: skip
+        "partial_windows": str(partial_windows),
+    }
     with closing(find(flow)) as found:
+        bounds: dict[str, Any] | None = None
+        if dry_run or require:
+            bounds = found.ask("predict", **given, require=",".join(require or ()))
+        chosen = strategy or (bounds or {}).get("recommended") or Strategy.MVC
+        given["strategy"] = str(chosen)
         plan = found.ask("plan", **given)
         report: dict[str, Any] | None = None
         if plan is not None and not dry_run:
@@ -397,9 +415,11 @@ def _update(
             raise JobError(f"{found.flow}: has ended")
     shown = plan if report is None else report
     if json:
-        print_json(shown)
+        print_json(shown | bounds if dry_run and bounds is not None else shown)
     else:
         print_facts(f"{found.flow}: {shown['changes']}", plan_facts(shown))
+        if dry_run and bounds is not None:
+            _print_bounds(bounds)
     if report is not None and report["state"] == "aborted":
         raise JobError(f"{found.flow}: the update was aborted, and the flow goes on: {report['reason']}")
 
@@ -416,7 +436,42 @@ def plan_facts(plan: dict[str, Any]) -> list[tuple[str, Any]]:
     -------
     list of (str, object)
     """
+    predicted = plan.get("predicted") or {}
     return [
-        (name.replace("_", " "), ", ".join(value) if isinstance(value, list) else value)
-        for name, value in plan.items() if name != "changes" and value not in ("", [], None)
+        (name.replace("_", " "), _beside(value, predicted.get(name)))
+        for name, value in plan.items() if name not in ("changes", "predicted") and value not in ("", [], None)
     ]  # fmt: skip
+
+
+def _beside(value: Any, bound: float | None) -> Any:
+    """Return a value of a report, with what was predicted."""
+    from goffish.cli.output import show
+
+    if isinstance(value, list):
+        return ", ".join(value)
+    return value if bound is None else f"{show(value)} (predicted: at most {show(_rounded(bound))})"
+
+
+def _rounded(value: float | None) -> float | None:
+    return value if value is None or isinstance(value, int) else float(f"{value:.3g}")
+
+
+def _print_bounds(bounds: dict[str, Any]) -> None:
+    from goffish.cli.output import print_facts, print_table
+
+    rows = [
+        [one["strategy"], one["consistent"], one["delineated"],
+         *(_rounded(one[name]) for name in ("refresh_s", "lag_s", "outage_s")), one["lost"],
+         ", ".join(one["meets"]) or None]
+        for one in bounds["predictions"]
+    ]  # fmt: skip
+    header = ["strategy", "consistent", "delineated", "refresh, s", "lag, s", "no output, s", "lost", "meets"]
+    if rows:
+        print_table("at most", header, rows)
+    if bounds["quantities"]:
+        print_table("from", ["quantity", "value", "unit", "origin"], [
+            [one["name"], _rounded(one["value"]), one["unit"], one["origin"]] for one in bounds["quantities"]
+        ])  # fmt: skip
+    facts = [(name, bounds[name]) for name in ("recommended", "reason", "note") if bounds[name]]
+    if facts:
+        print_facts("prediction", facts)

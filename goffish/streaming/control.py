@@ -32,6 +32,8 @@ from typing import Any, NamedTuple, Protocol
 from goffish.errors import GoffishError, GoffishWarning, InputError, JobError
 from goffish.streaming.metrics import Metrics
 from goffish.streaming.topology import Topology
+from goffish.streaming.updates.bounds import requirement_of
+from goffish.streaming.updates.forecast import Setup, forecast_of
 from goffish.streaming.updates.plan import UpdatePlan
 from goffish.streaming.updates.rollout import UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy, partial_window_of, strategy_of
@@ -58,6 +60,10 @@ class Controlled(Protocol):
     @property
     def updating(self) -> bool:
         """Whether an update is in progress."""
+
+    @property
+    def setup(self) -> Setup:
+        """How the flow runs, for the bounds of updates."""
 
     def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
         """Compare the flow with another version of it."""
@@ -144,6 +150,11 @@ def _plan(flow: Controlled, file: str, strategy: str, partial_windows: str) -> d
     return flow.plan(new, strategy_of(strategy), partial_window_of(partial_windows)).to_dict()
 
 
+def _predict(flow: Controlled, file: str, partial_windows: str, require: str) -> dict[str, Any]:
+    requirements = [requirement_of(one) for one in require.split(",") if one]
+    return forecast_of(flow, _loaded(flow, file), partial_window_of(partial_windows)).to_dict(requirements)
+
+
 def _update(flow: Controlled, file: str, strategy: str, partial_windows: str) -> None:
     flow.update(_loaded(flow, file), strategy_of(strategy), partial_window_of(partial_windows))
 
@@ -159,6 +170,7 @@ REQUESTS = {
     "stop": Request(_stop),
     "scale": Request(_scale, ("workers",)),
     "plan": Request(_plan, ("file", "strategy", "partial_windows")),
+    "predict": Request(_predict, ("file", "partial_windows", "require")),
     "update": Request(_update, ("file", "strategy", "partial_windows")),
     "updates": Request(_updates),
 }

@@ -25,6 +25,8 @@ from goffish.streaming.pipeline import Pipeline, named
 from goffish.streaming.sources import Pace, Reader
 from goffish.streaming.state import ALL, State, ValueState
 from goffish.streaming.topology import MAIN, Operator, SourceOptions, Topology
+from goffish.streaming.updates.bounds import Bounds
+from goffish.streaming.updates.forecast import Setup, forecast
 from goffish.streaming.updates.migration import check_all, forms_of, take_over, to_migrate
 from goffish.streaming.updates.plan import UpdatePlan, plan_update
 from goffish.streaming.updates.rollout import Rollout, UpdateReport
@@ -156,11 +158,14 @@ class Executor:
         self._until = until if callable(until) else None
         topology.check_access()
         spool = None if checkpoint is None else local_path(checkpoint) / SINKS
+        begun = time.monotonic()
         self._pipeline = Pipeline(topology, spool=spool)
+        self._operators_s, self._checkpoint_s = time.monotonic() - begun, 0.0
         self._loops = any(channel.feedback for channel in topology.channels)
         self._pending = ValueState()
         self._switches: deque[tuple[str, str]] = deque()
         self._updates: deque[UpdatePlan] = deque()
+        self._bounds: Bounds | None = None  # of the update that is in progress
         self.load: Callable[[str], Topology] | None = None
         #: Updates that have ended.
         self.updates: list[UpdateReport] = []
@@ -267,11 +272,17 @@ class Executor:
             raise InputError(f"flow {self.topology.name}: an update is in progress; wait until it is complete")
         plan = self.plan(new, strategy, partial_windows)
         plan.check_sinks()
+        self._bounds = forecast({strategy: plan}, self.metrics(), self.setup).bounds.get(strategy)
         self._updates.append(plan)
 
     def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
         """Compare the flow with another version of it."""
         return plan_update(len(self.updates) + 1, self.topology, new, strategy, partial_windows)
+
+    @property
+    def setup(self) -> Setup:
+        """How the flow runs, for the bounds of updates."""
+        return Setup(0, self._checkpoint_s, self._operators_s, 0.0)
 
     @property
     def updating(self) -> bool:
@@ -280,7 +291,7 @@ class Executor:
 
     def _update(self, plan: UpdatePlan) -> None:
         """Exchange the operators. Nothing is in flight between two batches, so that all strategies are one."""
-        rollout = Rollout(plan, time.monotonic())
+        rollout = Rollout(plan, time.monotonic(), bounds=self._bounds)
         old, lost = self._pipeline, 0
         try:
             new = old.updated(plan)
@@ -381,7 +392,8 @@ class Executor:
                 found, failures = source.read(limit)
             if found is not None:
                 self._pipeline.read_at = begun
-                self._pipeline.counts[source.name].busy += time.monotonic() - begun
+                counts = self._pipeline.counts[source.name]
+                counts.busy, counts.batches = counts.busy + time.monotonic() - begun, counts.batches + 1
                 self._pipeline.failed(failures)
                 if len(found):
                     self._pipeline.counts[source.name].received += len(found)
@@ -399,7 +411,7 @@ class Executor:
 
     def _checkpoint(self, *, whole: bool = False) -> None:
         """Save a checkpoint and publish the records of sinks."""
-        number = self._number + 1
+        number, begun = self._number + 1, time.monotonic()
         self._pipeline.prepare(number)
         if self._folder is not None:
             self._pending.values[0] = [entry[:3] for entry in self._pipeline.feedback]
@@ -424,6 +436,7 @@ class Executor:
         for one in self._sources.values():
             one.saved()
         self._number, self._saved_at, self._saved_s = number, self._processed, time.monotonic()
+        self._checkpoint_s = max(self._saved_s - begun, 0.9 * self._checkpoint_s)  # the longest of the last ones
 
     def metrics(self) -> Metrics:
         """Return the metrics so far."""

@@ -20,6 +20,7 @@ from goffish.streaming.topology import Topology
 _RECENT_S, _SAMPLE_S = 5.0, 1.0
 #: Buckets of a histogram: four for each power of two, from 2^-15 s (31 µs) to 2^17 s (36 hours).
 _FIRST_POWER, _PARTS, _BUCKETS = -14, 4, 128
+_HISTOGRAMS = ("latency", "recent_latency", "recent_age")
 
 
 @dataclass(slots=True)
@@ -136,6 +137,10 @@ class Counts:
         Records sent by each output.
     latency : Histogram or None
         Of a sink.
+    batches : int
+        Batches that were processed.
+    age : Histogram or None
+        Time from reading the first record of a batch until it arrives, at sinks and operators with a key.
     """
 
     received: int = 0
@@ -147,27 +152,34 @@ class Counts:
     queue: int = 0
     outputs: dict[str, int] = field(default_factory=dict)
     latency: Histogram | None = None
+    batches: int = 0
+    age: Histogram | None = None
 
     def copy(self, **changes: Any) -> Self:
         """Return a copy that later records do not change, with other values of some attributes."""
-        latency = None if self.latency is None else Histogram([*self.latency.counts], self.latency.total)
-        return replace(self, outputs={**self.outputs}, latency=latency, **changes)
+        latency, age = (
+            None if one is None else Histogram([*one.counts], one.total) for one in (self.latency, self.age)
+        )
+        return replace(self, outputs={**self.outputs}, latency=latency, age=age, **changes)
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
         """Return counters from the mapping that `dataclasses.asdict` returns."""
-        latency = given["latency"]
-        return cls(**{**given, "latency": None if latency is None else Histogram(**latency)})
+        known = {name: given[name] for name in ("latency", "age") if given[name] is not None}
+        return cls(**{**given, **{name: Histogram(**one) for name, one in known.items()}})
 
     def __add__(self, other: Counts) -> Counts:
         outputs = {
             name: self.outputs.get(name, 0) + other.outputs.get(name, 0) for name in self.outputs | other.outputs
         }
-        known = [one.latency for one in (self, other) if one.latency is not None]
+        latencies, ages = (
+            [one for one in pair if one is not None] for pair in ((self.latency, other.latency), (self.age, other.age))
+        )
         return Counts(
             self.received + other.received, self.sent + other.sent, self.errors + other.errors,
             self.before + other.before, self.busy + other.busy, self.late + other.late, self.queue + other.queue,
-            outputs, reduce(Histogram.__add__, known) if known else None,
+            outputs, reduce(Histogram.__add__, latencies) if latencies else None, self.batches + other.batches,
+            reduce(Histogram.__add__, ages) if ages else None,
         )  # fmt: skip
 
 
@@ -201,6 +213,11 @@ class OperatorMetrics:
         checkpoints count until then. Results of windows and timers count from the last record read before.
     recent_latency : Histogram or None
         The same in the last 5 seconds.
+    recent_batches : float
+        Batches per second in the last 5 seconds.
+    recent_age : Histogram or None
+        Of a sink or an operator with a key: time from reading the first record of a batch until it arrived, in the
+        last 5 seconds.
     """
 
     operator: str
@@ -217,11 +234,14 @@ class OperatorMetrics:
     load: float = 0.0
     latency: Histogram | None = None
     recent_latency: Histogram | None = None
+    recent_batches: float = 0.0
+    recent_age: Histogram | None = None
 
     @property
     def row(self) -> dict[str, Any]:
         """The metrics with quantiles in place of histograms."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__ if "latency" not in name}
+        hidden = {*_HISTOGRAMS, "recent_batches"}
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in hidden}
         known = self.latency
         return found | {
             f"latency_p{share}": None if known is None else known.quantile(share / 100) for share in (50, 99)
@@ -234,9 +254,8 @@ class OperatorMetrics:
         -------
         dict
         """
-        both = {"latency": self.latency, "recent_latency": self.recent_latency}
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return found | {name: None if one is None else one.to_dict() for name, one in both.items()}
+        return found | {name: None if found[name] is None else found[name].to_dict() for name in _HISTOGRAMS}
 
 
 @dataclass(frozen=True)
@@ -438,13 +457,17 @@ class Meter:
         for one in self._topology.operators:
             # Either may lack it: the flow can be updated meanwhile.
             new, old = counts.get(one.name, nothing), earlier.get(one.name, nothing)
-            latency = None if new.latency is None else new.latency - (old.latency or Histogram())
+            latency, age = (
+                None if this is None else this - (that or Histogram())
+                for this, that in ((new.latency, old.latency), (new.age, old.age))
+            )
             load = min(1.0, max(0.0, new.busy - old.busy) / recent / max(1, len(rows)))
             operators.append(
                 OperatorMetrics(
                     one.name, one.kind, active.get(one.name) if one.alternates else None, new.received, new.sent,
                     (new.received - new.before) / seconds, new.busy, new.queue, new.late, new.errors,
                     max(0, new.received - old.received) / recent, load, new.latency, latency,
+                    max(0, new.batches - old.batches) / recent, age,
                 )
             )  # fmt: skip
         channels = []

@@ -71,7 +71,11 @@ class Pipeline:
         }  # fmt: skip
         self.dead = None if topology.on_error is None else topology.on_error.writer("on_error")
         self.counts = {
-            one.name: Counts(latency=Histogram() if one.name in self.writers else None) for one in topology.operators
+            one.name: Counts(
+                latency=Histogram() if one.name in self.writers else None,
+                age=Histogram() if one.name in self.writers or one.key is not None else None,
+            )
+            for one in topology.operators
         }
         self.active = dict.fromkeys(self.instances, MAIN)
         self.errors = 0
@@ -165,9 +169,12 @@ class Pipeline:
         """Let an operator process a batch, and deliver what it sends."""
         counts = self.counts[operator]
         counts.received += len(batch)
+        counts.batches += 1
         if batch.output:  # of the sender; an operator that forwards records would send them by the same
             batch = replace(batch, output="")
         writer, begun = self.writers.get(operator), time.monotonic()
+        if counts.age is not None:
+            counts.age.add(begun - self.read_at)
         if writer is not None:
             if not self.muted:
                 with named(operator):

@@ -237,12 +237,26 @@ def test_updates_of_running_flows(orders: Place) -> None:
         assert ended.err.startswith("error: operator numbers: sources, event times and loops cannot be updated")
         assert_refused(stream("update", "one", "broken.py"))
         assert_refused(stream("update", "one", "none.py"))
-        assert stream("update", "one", "new.py", "--dry-run", "--json").json == {
+        until(one, lambda: stream("top", "one", "--json").json["recent_rate"] > 0)
+        shown = stream("update", "one", "new.py", "--dry-run", "--json").json
+        assert shown | {
             "version": 1, "kind": "element", "changes": "changed price", "strategy": "mvc", "ends_windows": [],
-            "mixes": False, "loses": False,
-        }  # fmt: skip
+            "migrates": [], "mixes": False, "loses": False, "recommended": "",
+        } == shown  # fmt: skip
+        assert sorted(row["strategy"] for row in shown["predictions"]) == ["hti", "mvc", "nch", "ncl", "pvc"]
+        assert all(row["lost"] == 0 < row["refresh_s"] for row in shown["predictions"])
+        assert {"rate of numbers", "batch in price"} <= {row["name"] for row in shown["quantities"]}
+        table = stream("update", "one", "new.py", "--dry-run", "--require", "no-mixing", "--require", "no-loss").out
+        assert (
+            "\n  recommended  mvc\n" in table
+            and table.count("no-loss, no-mixing") + table.count("no-mixing, no-loss") == 5
+        )
+        ended = stream("update", "one", "new.py", "--require", "speed")
+        assert_refused(ended)
+        assert "no-loss" in ended.err and "lowest-latency" in ended.err
         report = stream("update", "one", "new.py", "--strategy", "pvc", "--json").json
         assert (report["state"], report["lost"], report["strategy"]) == ("complete", 0, "pvc")
+        assert report["predicted"]["refresh_s"] > 0
         assert stream("update", "one", "one.py").out.startswith("one: changed price\n")
         assert stream("stop", "one").out == "one: stopped\n"
         out, _ = one.communicate(timeout=60)

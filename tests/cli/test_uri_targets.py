@@ -47,7 +47,8 @@ NOT_WRITTEN = """
     flow forecast format graph hashtag holding http initial input job key kind label last_seen latency listen machine
     machine_type market markets master meme memory method name name_pattern null_model objective only operator
     option order pack packages parallel pass_environment paths period plate plates policy preset price rate rates
-    reductions refine result role run runner seed self_loops semantics separator server since sizes source sources
+    reductions refine require result role run runner seed self_loops semantics separator server since sizes source
+    sources
     spark_master spec spot_since start state store table time time_format time_unit title token top traces truth
     unavailable unit units until variability variant vertex vertex_exists vertex_weights vertices web weight what window
     workers zone

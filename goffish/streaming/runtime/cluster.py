@@ -28,13 +28,14 @@ from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, View
-from goffish.streaming.runtime.launch import Controls, Launcher, WorkerProcess, command_of, start_here
+from goffish.streaming.runtime.launch import REPORTS_S, Controls, Launcher, WorkerProcess, command_of, start_here
 from goffish.streaming.runtime.layout import divide, next_step
 from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
 from goffish.streaming.runtime.worker import Begin, recover
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
+from goffish.streaming.updates.forecast import Setup, forecast
 from goffish.streaming.updates.migration import to_migrate
 from goffish.streaming.updates.plan import UpdatePlan, has_windows, is_same, plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState, UpdateReport
@@ -242,7 +243,10 @@ class Cluster:
                 if "counts" in report:
                     if report["serial"] != one.report.get("serial", 0):
                         one.saved = report["time"]
-                    one.report, one.reported = report, time.monotonic()
+                    now = time.monotonic()
+                    if one.reported:
+                        one.gaps.append(now - one.reported)
+                    one.report, one.reported = report, now
                     one.counts = {name: Counts.read(counts) for name, counts in report["counts"].items()}
                     self._note(report["events"])
                     self._note_writes(report["writes"])
@@ -445,8 +449,9 @@ class Cluster:
         plan.check_sinks()
         (self._folder / f"update-{plan.number}").write_bytes(_sent(plan.new, plan))
         self._attempts += 1
+        bounds = forecast({strategy: plan}, self.metrics(), self.setup).bounds.get(strategy)
         self._writes, self._asked = {}, time.monotonic()
-        self._rollout = Rollout(plan, self._asked)
+        self._rollout = Rollout(plan, self._asked, bounds=bounds)
 
     def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
         """Compare the flow with another version of it."""
@@ -461,6 +466,14 @@ class Cluster:
                     "drop for partial windows"
                 )
         return plan
+
+    @property
+    def setup(self) -> Setup:
+        """How the flow runs, for the bounds of updates."""
+        processes = list(self._processes.values())
+        made = max((one.report.get("operators_s", 0.0) for one in processes), default=0.0)
+        gap = max((max(one.gaps) for one in processes), default=REPORTS_S)
+        return Setup(len(processes), self._options.checkpoint_s, made, gap)
 
     @property
     def updating(self) -> bool:

@@ -7,6 +7,7 @@ import selectors
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from typing import Any, Protocol
 
 from goffish.streaming.metrics import Counts
 
+#: Between two reports of a worker, at least.
+REPORTS_S = 0.1
 #: Unix socket of a folder of workers, to which they connect.
 CONTROL = "control"
 
@@ -61,6 +64,7 @@ class WorkerProcess:
     asked: tuple[float, int] = 0.0, -1  # when it was asked for a move, and the view of that time
     reported: float = 0.0
     report: dict[str, Any] = field(default_factory=dict)
+    gaps: deque[float] = field(default_factory=lambda: deque([REPORTS_S], maxlen=100))  # between reports
     counts: dict[str, Counts] = field(default_factory=dict)
     saved: float = 0.0  # when its checkpoint was first reported
     input: bytes = b""

@@ -270,6 +270,7 @@ class Process:
             failed=self._failed,
             writes={p.version: p.writes for p in worker.pipelines if p.writes is not None},
             lost=worker.lost,
+            operators_s=worker.operators_s,
         )
         self._held = False
 

@@ -219,7 +219,9 @@ class Worker:
         self.outbox: list[tuple[int, Any]] = []
         self.version = self._done = version
         self._spool, self._sends_at_once = spool, begin.delivery == Delivery.AT_LEAST_ONCE
+        begun = time.monotonic()
         pipeline = Pipeline(plan.topology, partial(self._exchange, version), f"{number}", version, origins, spool)
+        self.operators_s = time.monotonic() - begun  # in which the last operators were made
         self._versions = {version: _Version(plan, pipeline)}
         self._since = dict.fromkeys(plan.keyed, version)  # versions that channels came with
         self._update: UpdatePlan | None = None
@@ -324,7 +326,9 @@ class Worker:
         plan = Plan(update.new)
         for name in update.migrated:
             check_sample(self.pipeline.instances[name], update.new.operator(name))
+        begun = time.monotonic()
         pipeline = self.pipeline.updated(update, partial(self._exchange, update.number))
+        self.operators_s = time.monotonic() - begun
         copies = Pipeline(update.new, origins=pipeline.origins).states
         known = {id(writer) for writer in self._writers}
         for writer in pipeline.all_writers:
@@ -744,7 +748,8 @@ class Worker:
                 pace.took(count)
                 partition.seen = now
                 pipeline.read_at = begun
-                pipeline.counts[partition.source.name].busy += time.monotonic() - begun
+                counts = pipeline.counts[partition.source.name]
+                counts.busy, counts.batches = counts.busy + time.monotonic() - begun, counts.batches + 1
                 again = min(max(0, partition.published - partition.records), count)
                 partition.records += count
                 failures = [Failure(partition.source.name, *bad) for bad in found.bad]

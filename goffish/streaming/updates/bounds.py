@@ -44,6 +44,8 @@ class Model:
         Number of instances of each element [default: 1].
     iterations : mapping
         Feedback channels and how often a message passes each at most. Without these the dataflow must be acyclic.
+    most : float
+        Utilization above which the model is rejected.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class Model:
     wait: Mapping[str, float] = field(default_factory=dict)
     instances: Mapping[str, int] = field(default_factory=dict)
     iterations: Mapping[Channel, int] = field(default_factory=dict)
+    most: float = MOST_UTILISATION
 
     def __post_init__(self) -> None:
         where = f"model of dataflow version {self.version.number}"
@@ -78,10 +81,10 @@ class Model:
             if not self.rates.get(id, 0.0) > 0:
                 raise InputError(f"{where}: source {id!r} needs a rate above 0 messages per second")
         for id in self.version.logic:
-            if self.utilisation(id) > MOST_UTILISATION:
+            if self.utilisation(id) > self.most:
                 raise InputError(
                     f"{where}: processing element {id!r} is used to {self.utilisation(id):.0%}; "
-                    f"bounds hold up to {MOST_UTILISATION:.0%}"
+                    f"bounds hold up to {self.most:.0%}"
                 )
 
     def batch(self, id: str) -> int:
@@ -461,6 +464,19 @@ class Requirement(StrEnum):
     NO_LOSS = "no-loss"
     NO_MIXING = "no-mixing"
     LOWEST_LATENCY = "lowest-latency"
+
+
+def requirement_of(text: str) -> Requirement:
+    """Return a requirement by name.
+
+    Raises
+    ------
+    InputError
+        There is none of this name.
+    """
+    if text not in list(Requirement):
+        raise InputError(f"require = {text!r}: choose one of {', '.join(Requirement)}")
+    return Requirement(text)
 
 
 class Recommendation(NamedTuple):

@@ -191,6 +191,11 @@ def plan_update(
     )  # fmt: skip
 
 
+def versions_of(plan: UpdatePlan) -> tuple[Version, Version]:
+    """Return both versions of a flow as dataflows of the formulas."""
+    return _version(1, plan.old, ()), _version(2, plan.new, plan.own & set(plan.old.names))
+
+
 def is_same(one: Topology, other: Topology) -> bool:
     """Whether two descriptions are of one version of a flow."""
     parts = [

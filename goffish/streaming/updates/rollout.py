@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from goffish.streaming.updates.bounds import Bounds
+from goffish.streaming.updates.forecast import measurable
 from goffish.streaming.updates.plan import UpdatePlan
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 
@@ -59,6 +61,8 @@ class UpdateReport:
         Records and results of windows that were discarded.
     mixes : bool
         Whether results may depend on both versions.
+    predicted : dict or None
+        Bounds before the update: ``refresh_s``, ``lag_s``, ``outage_s`` and ``lost``; None if there were none.
     """
 
     version: int
@@ -73,6 +77,7 @@ class UpdateReport:
     lag_s: float
     lost: int
     mixes: bool
+    predicted: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a mapping for JSON.
@@ -94,6 +99,8 @@ class Rollout:
         Time in seconds.
     deploy_s : float
         The update is aborted if not all workers are ready within this time.
+    bounds : Bounds, optional
+        Predicted for it.
 
     Attributes
     ----------
@@ -104,7 +111,8 @@ class Rollout:
         Times; ``activated`` and ``ended`` are 0 before.
     """
 
-    def __init__(self, plan: UpdatePlan, now: float, deploy_s: float = 30.0) -> None:
+    def __init__(self, plan: UpdatePlan, now: float, deploy_s: float = 30.0, bounds: Bounds | None = None) -> None:
+        self.predicted = None if bounds is None else measurable(bounds)
         self.plan, self.begun = plan, now
         self.activated = self.ended = 0.0
         self.state = RolloutState.DEPLOYING
@@ -170,6 +178,7 @@ class Rollout:
             plan.number, str(plan.strategy), plan.kind.name.lower().replace("_", " "), plan.text, str(self.state),
             self.reason, (self.activated or self.ended) - self.begun, self.ended - self.begun, first,
             max(0.0, last - self.begun), lost, plan.mixes and (plan.strategy == Strategy.HTI or merged),
+            self.predicted,
         )  # fmt: skip
 
     def _commands(self, worker: Progress) -> list[dict[str, Any]]:
