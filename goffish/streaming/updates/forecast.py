@@ -215,7 +215,11 @@ class _Work:
     def bounds(self, plan: UpdatePlan) -> Bounds:
         """Return the bounds of a strategy."""
         old_version, new_version = versions_of(plan)
-        old = self._model(plan.old, old_version, {})
+        ended = {
+            name: self._past_s(plan.old, name) for name in plan.to_dict()["ends_windows"]
+            if plan.partial_windows == PartialWindow.EMIT and self._setup.workers
+        }  # fmt: skip
+        old = self._model(plan.old, old_version, ended)
         waits = {one.name: self._window_wait(one, plan) for one in plan.new.operators if has_windows(one)}
         new = self._model(plan.new, new_version, waits, plan)
         change = Change(plan.strategy, old_version, new_version)
@@ -246,6 +250,15 @@ class _Work:
     def _signal_s(self) -> float:
         return self._default("signal between workers", _SIGNAL_S)
 
+    def _past_s(self, topology: Topology, operator: str) -> float:
+        """Return how long a worker waits until it is sure that nothing of the old version comes to an operator.
+
+        All workers make a checkpoint when they activate the new version. Operators with a key before this one end
+        first, and what they have sent leaves their worker with the next checkpoint.
+        """
+        confirmed = self._default("confirmation of a checkpoint", _CONFIRM_S)
+        return self._signal_s + confirmed + (_stages(topology, operator) - 1) * self._checkpointed_s
+
     def _model(
         self, topology: Topology, version: Version, windows: Mapping[str, float], plan: UpdatePlan | None = None
     ) -> Model:
@@ -269,7 +282,7 @@ class _Work:
                 wait = self._default("message between workers", _MESSAGE_S)
                 wait += self._checkpointed_s if _stages(topology, one.name) > 1 else 0.0
             if plan is not None and one.name in plan.migrated and self._setup.workers:
-                wait += self._signal_s + (_stages(topology, one.name) - 1) * self._checkpointed_s
+                wait += self._past_s(topology, one.name)
             for channel in inputs:
                 transport[channel] = wait + windows.get(channel.source, 0.0)
         return Model(version, latency, rates, transport=transport, iterations=loops, most=math.inf)

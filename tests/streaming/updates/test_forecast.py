@@ -106,7 +106,8 @@ def test_bounds_of_windows() -> None:
     found = predicted(window=True)
     plain = predicted()
     assert found.bounds[Strategy.MVC].refresh == pytest.approx(plain.bounds[Strategy.MVC].refresh + 7.0)
-    assert found.bounds[Strategy.MVC].lag == pytest.approx(plain.bounds[Strategy.MVC].lag)
+    # Those of the old version end when a checkpoint of all workers shows that nothing comes any more.
+    assert found.bounds[Strategy.MVC].lag == pytest.approx(plain.bounds[Strategy.MVC].lag + 0.14)
     dropped = predicted(window=True, partial=PartialWindow.DROP)
     assert {one for one, bounds in dropped.bounds.items() if not bounds.loss} == {Strategy.HTI}  # its windows go on
     assert not any(one.loss for strategy, one in found.bounds.items() if strategy != Strategy.NCL)
