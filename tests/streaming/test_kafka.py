@@ -177,7 +177,7 @@ def test_an_offset_that_does_not_exist(servers: str, topic: str) -> None:
 def test_what_cannot_be_read(
     servers: str, topic: str, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "_BEGINS_S", 1.0)
+    monkeypatch.setattr(kafka.client, "BEGINS_S", 1.0)
     arguments = {"topic": topic, "servers": servers} | arguments
     reads, writes = stream.Flow("reads"), stream.Flow("writes")
     reads.source(stream.read_kafka(**arguments), name="in").sink(stream.collect())

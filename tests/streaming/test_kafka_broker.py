@@ -30,12 +30,12 @@ COUNT, KEYS = 12_000, 7
 FLOW = """
 import os, sys
 import goffish as gf
-from goffish.streaming import kafka
+from goffish.streaming.kafka import sink
 
 servers, source, target, counts, rate, kill = sys.argv[1:7]
 
 def kill_at(name, call, after=False):
-    method, calls = getattr(kafka._KafkaWriter, name), [0]
+    method, calls = getattr(sink._KafkaWriter, name), [0]
 
     def instead(*args):
         calls[0] += 1
@@ -46,7 +46,7 @@ def kill_at(name, call, after=False):
             os.kill(os.getpid(), 9)
         return result
 
-    setattr(kafka._KafkaWriter, name, instead)
+    setattr(sink._KafkaWriter, name, instead)
 
 flow = gf.stream.Flow("copy")
 records = flow.source(gf.stream.read_kafka(source, servers, follow=False, rate=float(rate) or None), name="in")
