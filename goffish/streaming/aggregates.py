@@ -455,12 +455,10 @@ class AggregateState:
         each = max(1, count // max(1, len(self.windows)))
         return self._extract(lambda table: np.arange(0, table.count, max(1, table.count // each)))
 
-    def take(self) -> Delta:
-        """Remove and return all entries, and record that as changes."""
-        taken = self.extract()
+    def clear(self) -> None:
+        """Remove all entries, and record that as changes."""
         for window in list(self.windows):
             self.remove(window)
-        return taken
 
     def add(self, delta: Delta) -> None:
         """Add and replace entries, and record that as changes."""

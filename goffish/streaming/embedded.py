@@ -27,7 +27,7 @@ from goffish.streaming.state import ALL, State, ValueState
 from goffish.streaming.topology import MAIN, Operator, SourceOptions, Topology
 from goffish.streaming.updates.bounds import Bounds
 from goffish.streaming.updates.forecast import Setup, forecast
-from goffish.streaming.updates.migration import check_all, forms_of, take_over, to_migrate
+from goffish.streaming.updates.migration import forms_of, migrated_state, take_over, to_migrate
 from goffish.streaming.updates.plan import UpdatePlan, plan_update
 from goffish.streaming.updates.rollout import Rollout, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy, partial_window_of, strategy_of
@@ -295,16 +295,17 @@ class Executor:
         old, lost = self._pipeline, 0
         try:
             new = old.updated(plan)
-            for name in plan.migrated:
-                check_all(old.instances[name], plan.new.operator(name))
+            migrated = {name: migrated_state(old.instances[name], plan.new.operator(name)) for name in plan.migrated}
         except Exception as error:  # of functions of the user: the flow goes on without the update
             rollout.abort(described(error), time.monotonic())
         else:
             rollout.activated = time.monotonic()
             lost = old.end_windows(plan, self.topology.names)
+            if plan.to_dict()["ends_windows"]:  # their results may have changed state
+                migrated = {}
             self._checkpoint()
             for name in plan.migrated:
-                take_over(old.instances[name], new.instances[name])
+                take_over(old.instances[name], new.instances[name], migrated.get(name))
             kept = {id(writer) for writer in new.all_writers}
             for writer in old.all_writers:
                 if id(writer) not in kept:

@@ -125,6 +125,12 @@ def positions_of(keys: Sequence[Any] | pa.Array | NDArray[np.int64]) -> Position
             hash_texts(*text_buffers(keys), positions)
             return positions
         keys = keys.to_pylist()
+    kinds = set(map(type, keys))
+    if kinds in ({int}, {str}):
+        try:
+            return positions_of(np.array(keys, np.int64) if kinds == {int} else pa.array(keys, pa.large_string()))
+        except (OverflowError, UnicodeEncodeError):
+            pass  # integers of more than 64 bits, texts with lone surrogates
     encoded = list(map(encode, keys))
     offsets = np.zeros(len(keys) + 1, np.int64)
     np.cumsum(list(map(len, encoded)), out=offsets[1:])

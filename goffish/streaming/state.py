@@ -131,8 +131,8 @@ class State(Protocol):
     def sample(self, count: int) -> Delta:
         """Return the entries of about as many keys, spread over all of them."""
 
-    def take(self) -> Delta:
-        """Remove and return all entries, and record that as changes."""
+    def clear(self) -> None:
+        """Remove all entries, and record that as changes."""
 
     def add(self, delta: Delta) -> None:
         """Add and replace entries, and record that as changes."""
@@ -192,12 +192,10 @@ class ValueState:
         """Return the entries of about as many keys, spread over all of them."""
         return self._extract(_spread(self.values, count))
 
-    def take(self) -> Delta:
-        """Remove and return all entries, and record that as changes."""
-        taken = self._extract(list(self.values))
+    def clear(self) -> None:
+        """Remove all entries, and record that as changes."""
         self.changed.update(self.values)
         self.values.clear()
-        return taken
 
     def add(self, delta: Delta) -> None:
         """Add and replace entries, and record that as changes."""
@@ -296,12 +294,10 @@ class KeyedState:
         """Return the entries of about as many keys, spread over all of them."""
         return self._extract(_spread(self.entries, count))
 
-    def take(self) -> Delta:
-        """Remove and return all entries, and record that as changes."""
-        taken = self._extract(list(self.entries))
-        self._changed |= dict.fromkeys(self._reported)
+    def clear(self) -> None:
+        """Remove all entries, and record that as changes."""
+        self._changed = dict.fromkeys(self._reported)
         self.entries.clear()
-        return taken
 
     def add(self, delta: Delta) -> None:
         """Add and replace entries, and record that as changes."""

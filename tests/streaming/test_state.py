@@ -220,7 +220,7 @@ def test_empty_states(make: Callable[[], State]) -> None:
 
 
 @pytest.mark.parametrize("state", [ValueState, KeyedState, lambda: AggregateState((Aggregate("n", "sum", "n"),))])
-def test_all_entries_are_taken_and_added(state: Callable[[], Any]) -> None:
+def test_all_entries_are_removed_and_added(state: Callable[[], Any]) -> None:
     """Breaks when the deltas of a state that was emptied, and filled again, do not give the same state."""
     one, copy = state(), state()
     keys = [*range(50), "a", None, (1, "b")]
@@ -236,13 +236,15 @@ def test_all_entries_are_taken_and_added(state: Callable[[], Any]) -> None:
     copy.install(moved(one.collect()))
     assert content(copy) == content(one) and len(content(one)) == len(keys)
     assert 10 <= len(one.sample(10)) <= 20
-    taken = one.take()
+    taken = one.extract()
+    one.clear()
     assert content(one) == {} and len(taken) == len(keys)
     copy.install(moved(one.collect()))
     assert content(copy) == {}
     one.add(taken)
     copy.install(moved(one.collect()))
     assert content(copy) == content(one) and len(content(one)) == len(keys)
-    one.add(one.take())
+    one.clear()
+    one.add(taken)
     copy.install(moved(one.collect()))
     assert content(copy) == content(one) and len(content(one)) == len(keys)

@@ -71,7 +71,7 @@ def migrated(old: Operator, new: Operator, delta: Delta) -> Delta:
         if isinstance(one, _Timer):
             timers.append(one)
         else:
-            kept.append(one._replace(value=_value(new, new.migrate, one)))
+            kept.append(_Kept(one.key, one.window, _value(new, new.migrate, one)))
     return _written(new, kept, timers if new.kind == "process" else [])
 
 
@@ -92,18 +92,20 @@ def check_sample(old: Instance, new: Operator) -> None:
     migrated(old.operator, new, old.state.sample(SAMPLE))
 
 
-def check_all(old: Instance, new: Operator) -> None:
-    """Try the migration of all keys of a state, which does not change; see `check_sample`."""
+def migrated_state(old: Instance, new: Operator) -> Delta:
+    """Return all state of an instance in the form of a new version; see `migrated`."""
     assert old.state is not None
-    migrated(old.operator, new, old.state.extract())
+    return migrated(old.operator, new, old.state.extract())
 
 
-def take_over(old: Instance, new: Instance) -> None:
+def take_over(old: Instance, new: Instance, found: Delta | None = None) -> None:
     """Move all state of an instance to that of a new version, in its form.
 
     Parameters
     ----------
     old, new : Instance
+    found : Delta, optional
+        What `migrated_state` returned since the state changed last.
 
     Raises
     ------
@@ -111,8 +113,8 @@ def take_over(old: Instance, new: Instance) -> None:
         As of `migrated`; nothing has changed.
     """
     assert old.state is not None and new.state is not None
-    found = migrated(old.operator, new.operator, old.state.extract())
-    old.state.take()
+    found = migrated_state(old, new.operator) if found is None else found
+    old.state.clear()
     new.state.add(found)
 
 
@@ -207,7 +209,7 @@ class HeldRecords(KeyedState):
         kept = [one for numbered in self.entries.values() for _, one in sorted(numbered.items())]
         if not kept:
             return None
-        self.take()
+        self.clear()
         rows, times, arrow, read = zip(*kept, strict=True)
         values = as_arrow(list(rows), operator) if all(arrow) else list(rows)
         return Batch(values, None if None in times else np.array(times, np.int64)), min(read)
