@@ -15,7 +15,9 @@ from goffish.cli.inputs import duration
 from goffish.cli.options import DEADLINE_HELP, HOURS_HELP, TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.cli.server_calls import COLUMNS, OVER, UNDER_WAY, calls_server, job_facts, job_row, job_state
+from goffish.cli.stream_commands import STRATEGY_HELP, WINDOWS_HELP, plan_facts
 from goffish.errors import InputError
+from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,7 +29,7 @@ else:
 _Job = Annotated[str, typer.Argument(metavar="JOB", help="Job ID.")]
 _Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Job label; repeatable.")]
 _Limit = Annotated[int, typer.Option(min=1, help="Maximum number of jobs to show.")]
-_OF_GRAPHS, _OF_DATAFLOWS = "Graph jobs", "Dataflow jobs"
+_OF_GRAPHS, _OF_DATAFLOWS, _OF_FLOWS = "Graph jobs", "Dataflow jobs", "Flow jobs"
 #: Jobs per request.
 _PAGE = 100
 
@@ -37,7 +39,8 @@ def add_jobs_commands(app: typer.Typer) -> None:
     jobs = typer.Typer(help="Submit and monitor jobs of the scheduling service.", no_args_is_help=True)
     for name, command in (
         ("submit", _submit), ("list", _list), ("show", _show), ("watch", _watch), ("cancel", _cancel),
-        ("result", _result), ("log", _log),
+        ("result", _result), ("log", _log), ("flows", _flows), ("metrics", _metrics), ("stop", _stop),
+        ("update", _update), ("scale", _scale), ("switch", _switch),
     ):  # fmt: skip
         jobs.command(name)(calls_server(command))
     app.add_typer(jobs, name="jobs")
@@ -47,13 +50,16 @@ def add_jobs_commands(app: typer.Typer) -> None:
 def _submit(
     client: Client,
     what: Annotated[
-        str, typer.Argument(metavar="ALGORITHM|dataflow", help="Algorithm as in goffish run, or the word dataflow.")
+        str,
+        typer.Argument(
+            metavar="ALGORITHM|dataflow|flow", help="Algorithm as in goffish run, or the word dataflow or flow."
+        ),
     ],
     input: Annotated[
         str,
         typer.Argument(
             metavar="INPUT",
-            help="Path below the server's data folders, or dataflow name; @FILE uploads a local file.",
+            help="Path below the server's data folders, or name of a dataflow or flow; @FILE reads a local file.",
         ),
     ],
     option: Annotated[
@@ -86,7 +92,8 @@ def _submit(
         typer.Option(help="Runner: local, mpi, spark or cloud.", show_default="local", rich_help_panel=_OF_GRAPHS),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of threads or MPI ranks.", rich_help_panel=_OF_GRAPHS)
+        int | None,
+        typer.Option(min=1, help="Number of threads, MPI ranks, or processes of a flow.", rich_help_panel=_OF_GRAPHS),
     ] = None,
     checkpoint_every: Annotated[
         int | None,
@@ -128,6 +135,34 @@ def _submit(
         float | None,
         typer.Option(help="Simulated hours per real second.", show_default="unlimited", rich_help_panel=_OF_DATAFLOWS),
     ] = None,
+    resume_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB",
+            help="Ended flow job whose savepoint to resume from.",
+            show_default="none",
+            rich_help_panel=_OF_FLOWS,
+        ),
+    ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            **duration("s"),
+            help="Time between checkpoints; numbers are seconds.",
+            show_default="2",
+            rich_help_panel=_OF_FLOWS,
+        ),
+    ] = None,
+    replication: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=8,
+            help="Number of workers that may fail at once without loss.",
+            show_default="1",
+            rich_help_panel=_OF_FLOWS,
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job ends; exit with code 1 if it failed.")
     ] = False,
@@ -146,8 +181,19 @@ def _submit(
     of_dataflows: dict[str, Any] = {
         "rates": rates, "hours": hours, "seed": seed, "hours_per_second": hours_per_second,
     }  # fmt: skip
+    of_flows: dict[str, Any] = {
+        "resume_from": resume_from, "checkpoint_s": every, "replication": replication,
+    }  # fmt: skip
     options = name_values(option, "--option")
-    if what == "dataflow":
+    if what != "flow":
+        _refuse(of_flows, "applies to flows only")
+    if what == "flow":
+        shared = {name: of_graphs.pop(name) for name in ("workers", "memory_mb")}
+        _refuse(of_graphs | of_clouds | of_dataflows, "does not apply to flows")
+        if options:
+            raise InputError("--option does not apply to flows")
+        job = client.submit_flow(_flow(input), key=client_key, **limits, **of_flows, **shared)
+    elif what == "dataflow":
         _refuse(of_graphs, "applies to graph jobs only, not to dataflows")
         job = client.submit_dataflow(_dataflow(input), options, key=client_key, **limits, **of_clouds, **of_dataflows)
     else:
@@ -176,7 +222,10 @@ def _submit(
 
 def _refuse(given: dict[str, Any], why: str) -> None:
     """Reject flags that have no effect."""
-    flags = {"memory_mb": "max-memory", "cpu_seconds": "max-cpu-seconds", "cloud_name": "cloud"}
+    flags = {
+        "memory_mb": "max-memory", "cpu_seconds": "max-cpu-seconds", "cloud_name": "cloud",
+        "checkpoint_s": "every",
+    }  # fmt: skip
     for name, value in given.items():
         if value is not None:
             raise InputError(f"--{flags.get(name, name).replace('_', '-')} {value} {why}")
@@ -188,13 +237,24 @@ def _dataflow(given: str) -> Any:
     return dataflow(given[1:]) if given.startswith("@") else given
 
 
+def _flow(given: str) -> Any:
+    """Return the name of a flow, or the content of a local file."""
+    if not given.startswith("@"):
+        return given
+    from goffish.definitions import read_definition
+    from goffish.streaming.flow_file import FlowFile
+
+    found = read_definition(FlowFile, given[1:], "flow", "name and operators")
+    return found.model_dump(mode="json", exclude_unset=True)
+
+
 def _list(
     caller: Client,
     state: Annotated[
         list[str] | None, typer.Option(help="State to list, such as queued or running; repeatable.")
     ] = None,
     label: _Label = None,
-    algorithm: Annotated[str, typer.Option(help="Algorithm to list, or the word dataflow.")] = "",
+    algorithm: Annotated[str, typer.Option(help="Algorithm to list, or the word dataflow or flow.")] = "",
     client: Annotated[str, typer.Option(help="Name of the client that submitted the jobs.")] = "",
     limit: _Limit = 50,
     json: Json = False,
@@ -270,6 +330,87 @@ def _log(
     say(client.log(job, max_bytes).rstrip("\n"))
 
 
+def _flows(client: Client, json: Json = False) -> None:
+    """List the flows of the server, and what their files export for descriptions."""
+    found = client.list_flows()
+    if json:
+        print_json({"flows": [{"name": name, "exports": list(exports)} for name, exports in found.items()]})
+    else:
+        rows = [[name, ", ".join(exports)] for name, exports in found.items()]
+        print_table("flows", ["name", "exports"], rows)
+
+
+def _metrics(client: Client, job: _Job, json: Json = False) -> None:
+    """Show the last metrics of a flow job."""
+    from goffish.cli.stream_commands import metrics_tables
+
+    found = client.flow_metrics(job)
+    if json:
+        print_json(found)
+    elif found["metrics"] is None:
+        say(f"{job}: no metrics yet")
+    else:
+        for title, header, rows in metrics_tables(found["metrics"], f"version {found['version']}"):
+            print_table(title, header, rows)
+
+
+def _stop(client: Client, job: _Job, json: Json = False) -> None:
+    """Stop a flow with a savepoint, and wait until the job has ended."""
+    client.stop_flow(job)
+    ended = client.wait(job)
+    if json:
+        print_json(job_facts(ended))
+    elif job_state(ended) == "done":
+        summary = jsons.loads(ended.summary)
+        say(f"{job}: {summary['stopped']}, savepoint {summary['savepoint']}, {summary['records']:,} records")
+    else:
+        say(f"{job} is {job_state(ended)}: {ended.error}")
+    if job_state(ended) != "done":
+        raise typer.Exit(1)
+
+
+def _update(
+    client: Client,
+    job: _Job,
+    flow: Annotated[
+        str, typer.Argument(metavar="FLOW", help="New version: name of a flow of the server; @FILE reads a YAML file.")
+    ],
+    strategy: Annotated[Strategy, typer.Option(help=STRATEGY_HELP)] = Strategy.MVC,
+    partial_windows: Annotated[PartialWindow, typer.Option(help=WINDOWS_HELP)] = PartialWindow.EMIT,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and exit.")] = False,
+    json: Json = False,
+) -> None:
+    """Begin to replace a flow by another version of it, without stopping it; jobs watch prints the end."""
+    plan = client.update_flow(
+        job, _flow(flow), strategy=str(strategy), partial_windows=str(partial_windows), dry_run=dry_run
+    )
+    if json:
+        print_json(plan)
+    else:
+        print_facts(f"{job}: {plan['changes']}", plan_facts(plan))
+
+
+def _scale(
+    client: Client,
+    job: _Job,
+    workers: Annotated[int, typer.Argument(metavar="WORKERS", min=1, max=256, help="Number of worker processes.")],
+) -> None:
+    """Begin to change the number of workers of a flow, without stopping it; jobs watch prints the end."""
+    client.scale_flow(job, workers)
+    say(f"{job}: {workers} workers requested")
+
+
+def _switch(
+    client: Client,
+    job: _Job,
+    operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Operator with alternates.")],
+    alternate: Annotated[str, typer.Argument(metavar="ALTERNATE", help="Alternate; main is the function itself.")],
+) -> None:
+    """Switch an operator of a flow to an alternate."""
+    client.switch_alternate(job, operator, alternate)
+    say(f"{job}: operator {operator} uses {alternate}")
+
+
 def _event(event: Any) -> dict[str, Any]:
     return {
         "number": event.number, "time": event.time.ToJsonString(), "kind": event.kind,
@@ -283,7 +424,9 @@ def _print_job(job: Any) -> None:
     names = ("state", "algorithm", "client", "submitted", "started", "ended", "attempts")
     facts = [(name, found[name]) for name in names]
     run = job.spec.dataflow
-    facts += [("input", job.spec.graph.input_uri or run.dataflow_name or run.dataflow_definition.name)]
+    flow = job.spec.flow
+    named = flow.flow_name or (job.spec.HasField("flow") and "inline description")
+    facts += [("input", job.spec.graph.input_uri or run.dataflow_name or run.dataflow_definition.name or named)]
     facts += [
         (name.replace("_", " "), found[name]) for name in ("progress", "cost", "expected_cost", "error") if found[name]
     ]

@@ -35,6 +35,9 @@ def _serve(
     data: Annotated[
         list[Path] | None, typer.Option(help="Folder that jobs may read from; repeatable.", show_default="none")
     ] = None,
+    flows: Annotated[
+        Path | None, typer.Option(help="Folder of flows that clients may run as jobs.", show_default="none")
+    ] = None,
     markets: Annotated[Path | None, typer.Option(help="Folder of spot markets written by goffish spot fit.")] = None,
     database: Annotated[
         str | None,
@@ -129,6 +132,9 @@ def _serve(
     max_option: Annotated[
         int, typer.Option(help="Maximum value of an integer job option.", rich_help_panel=_PANEL_LIMITS)
     ] = 10_000_000,
+    max_storage: Annotated[
+        int, typer.Option(help="Maximum size of the folder of a flow job, in MB.", rich_help_panel=_PANEL_LIMITS)
+    ] = 10_240,
     max_message: Annotated[
         int, typer.Option(help="Maximum size of a message, in bytes.", rich_help_panel=_PANEL_LIMITS)
     ] = 4 << 20,
@@ -162,9 +168,11 @@ def _serve(
         from goffish.services.app import Server
 
     settings = Settings(
-        home=local_path(home).absolute(), listen=listen, data=tuple(data or ()), markets=markets, database=database,
-        clients=clients, certificate=certificate, key=key, client_authority=client_authority, slots=slots,
-        spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(), cloud_speed=cloud_speed,
+        home=local_path(home).absolute(), listen=listen, data=tuple(data or ()),
+        flows=None if flows is None else local_path(flows).absolute(), max_storage_mb=max_storage, markets=markets,
+        database=database, clients=clients, certificate=certificate, key=key, client_authority=client_authority,
+        slots=slots, spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(),
+        cloud_speed=cloud_speed,
         rate=max_call_rate, burst=max(max_call_rate, 1.0), max_calls=max_calls,
         max_queued_per_client=max_queued_per_client, max_cores=max_cores, max_memory_mb=max_memory,
         max_run_s=max_run_time, max_option=max_option,

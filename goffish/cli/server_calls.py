@@ -108,7 +108,7 @@ def job_facts(job: Any) -> dict[str, Any]:
     spec = MessageToDict(job.spec, preserving_proto_field_name=True)
     if "most_attempts" in spec:
         spec["max_attempts"] = spec["most_attempts"]
-    algorithm = job.spec.graph.algorithm or "dataflow"
+    algorithm = job.spec.graph.algorithm or str(job.spec.WhichOneof("work"))
     return {
         "id": job.id, "algorithm": algorithm, "what": algorithm, "state": state, "client": job.client,
         "client_key": job.client_key, "spec": spec,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import secrets
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from goffish.client import requests
 from goffish.client.channels import (
     AWAY,
     CALL_S,
+    CHANGE_S,
     PAUSE_S,
     PAUSES_S,
     PLAN_S,
@@ -24,8 +26,8 @@ from goffish.client.channels import (
     check_whole,
     service_error,
 )
-from goffish.client.requests import DataflowOptions, GraphOptions
-from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
+from goffish.client.requests import DataflowOptions, FlowOptions, GraphOptions
+from goffish.v1 import catalog_pb2, dataflows_pb2, flows_pb2, jobs_pb2, planning_pb2
 
 
 class AsyncCalls(Connection):
@@ -165,6 +167,172 @@ class AsyncCalls(Connection):
             If the server rejects the job or cannot be reached.
         """
         return await self.submit(requests.dataflow_spec(dataflow, options, more), key)
+
+    async def submit_flow(
+        self, flow: str | Mapping[str, Any], *, key: str = "", **more: Unpack[FlowOptions]
+    ) -> jobs_pb2.Job:  # fmt: skip
+        """Submit a flow, which runs until its sources end or `stop_flow` stops it.
+
+        Parameters
+        ----------
+        flow : str or mapping
+            Name of a flow of the server (`list_flows`), or a description: the content of a flow file, with names of
+            functions, sources and sinks of the server, and inputs as in `submit_graph`.
+        key : str
+            Idempotency key: submitting with the same key returns the same job [default: a random key].
+        **more
+            ``workers`` (processes), ``replication`` (workers that may fail at once), ``checkpoint_s`` (seconds between
+            checkpoints), ``memory_mb`` (limit of all processes together), ``resume_from`` (ID of an ended flow job),
+            and ``deadline_s``, ``budget``, ``labels`` and ``max_attempts`` as in `submit_graph`.
+
+        Returns
+        -------
+        Job
+            The submitted job.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        TypeError
+            If a keyword argument is unknown.
+        ServiceError
+            If the server rejects the job or cannot be reached.
+        """
+        return await self.submit(requests.flow_spec(flow, more), key)
+
+    async def list_flows(self) -> dict[str, tuple[str, ...]]:
+        """Return the flow files of the server by name, with what each exports for descriptions.
+
+        Returns
+        -------
+        dict of str to tuple of str
+            Exports as ``name:export``.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
+        found = await self._call(self.flows.ListFlows, flows_pb2.ListFlowsRequest())
+        return {one.name: tuple(one.exports) for one in found.flows}
+
+    async def flow_metrics(self, job: str) -> dict[str, Any]:
+        """Return the last metrics of a flow job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        dict
+            ``metrics`` (as ``goffish stream top --json`` prints them; ``None`` before the flow has started),
+            ``version`` of the flow, ``updating`` (whether an update is in progress), and ``updates`` (reports).
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job, it is not a flow job, or the server cannot be reached.
+        """
+        found = await self._call(self.flows.GetMetrics, requests.of_job(flows_pb2.GetMetricsRequest(), job))
+        metrics = json.loads(found.metrics) if found.metrics else None
+        updates = json.loads(found.updates)
+        return {"metrics": metrics, "version": found.version, "updating": found.updating, "updates": updates}
+
+    async def stop_flow(self, job: str) -> None:
+        """Stop a flow after a last checkpoint, from which another job can resume; `wait` waits for its end.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Raises
+        ------
+        ServiceError
+            If the flow does not run, belongs to another client, or the server cannot be reached.
+        """
+        await self._call(self.flows.Stop, requests.of_job(flows_pb2.StopRequest(), job), usual_s=CHANGE_S)
+
+    async def update_flow(
+        self, job: str, flow: str | Mapping[str, Any], *, strategy: str = "mvc", partial_windows: str = "emit",
+        dry_run: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Begin to replace a flow by another version of it; `watch` returns an event when the update has ended.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+        flow : str or mapping
+            The new version, as in `submit_flow`.
+        strategy : {"mvc", "pvc", "hti", "nch", "ncl"}
+            What happens to records in flight [default: "mvc"].
+        partial_windows : {"emit", "drop", "merge"}
+            What becomes of open windows that depend on the change [default: "emit"].
+        dry_run : bool
+            Return the plan only [default: False].
+
+        Returns
+        -------
+        dict
+            What changes, as ``goffish stream update --dry-run --json`` prints it.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the flow cannot be updated in this way, belongs to another client, or the server cannot be reached.
+        """
+        given = requests.flow_fields(flow)
+        asked = requests.of_job(
+            flows_pb2.UpdateRequest(), job, **given, strategy=strategy, partial_windows=partial_windows,
+            dry_run=dry_run,
+        )  # fmt: skip
+        plan: dict[str, Any] = json.loads((await self._call(self.flows.Update, asked, usual_s=CHANGE_S)).plan)
+        return plan
+
+    async def scale_flow(self, job: str, workers: int) -> None:
+        """Begin to run a flow on another number of workers; `watch` returns an event when they have joined or left.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+        workers : int
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the number is not accepted, the flow belongs to another client, or the server cannot be reached.
+        """
+        asked = requests.of_job(flows_pb2.ScaleRequest(), job, workers=workers)
+        await self._call(self.flows.Scale, asked, usual_s=CHANGE_S)
+
+    async def switch_alternate(self, job: str, operator: str, alternate: str) -> None:
+        """Switch an operator of a flow to an alternate before its next batch.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+        operator, alternate : str
+            ``"main"`` is the function itself.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If there is no such alternate, the flow belongs to another client, or the server cannot be reached.
+        """
+        asked = requests.of_job(flows_pb2.SwitchRequest(), job, operator=operator, alternate=alternate)
+        await self._call(self.flows.Switch, asked, usual_s=CHANGE_S)
 
     async def list(
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",

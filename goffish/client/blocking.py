@@ -60,7 +60,7 @@ class Client(Calls):
 
     Attributes
     ----------
-    jobs, planning, catalog
+    jobs, flows, planning, catalog
         gRPC stubs of the protocol; call them with ``metadata=client.metadata``.
 
     Raises

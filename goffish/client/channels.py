@@ -13,12 +13,13 @@ import grpc
 
 from goffish.addresses import in_digits, is_loopback, split_address
 from goffish.errors import GoffishError, InputError
-from goffish.v1 import catalog_pb2_grpc, jobs_pb2_grpc, planning_pb2_grpc
+from goffish.v1 import catalog_pb2_grpc, flows_pb2_grpc, jobs_pb2_grpc, planning_pb2_grpc
 
 #: Methods that gRPC retries: idempotent ones only. The clients retry submissions, which have an idempotency key, and
 #: streams, which gRPC does not retry reliably. Adapt and PlanAhead change the state of a session and are not retried.
 _REPEATABLE = {
     "JobService": ("Get", "List", "Cancel", "Log"),
+    "FlowService": ("ListFlows", "GetMetrics", "Stop", "Scale", "Switch"),
     "PlanningService": ("Plan", "AdviseSpot", "Explain"),
     "CatalogService": (
         "ListCatalogues", "GetPrices", "ListMarkets", "ListDataflows", "ListPolicies", "ListAlgorithms",
@@ -172,6 +173,8 @@ def service_error(error: grpc.RpcError) -> ServiceError:
 
 #: Timeouts of calls and of planning calls, which the server ends after 300 s (`goffish serve --max-plan-time`).
 CALL_S, PLAN_S = 30.0, 330.0
+#: Of changes of running flows, which have to answer several requests within 20 s each.
+CHANGE_S = 70.0
 
 
 class Connection:
@@ -204,6 +207,7 @@ class Connection:
             self._channel = self._transport.secure_channel(given.target, credentials, options=given.options)
         self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.flows: Any = flows_pb2_grpc.FlowServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _limit(self, usual_s: float | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json as jsons
 import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -88,6 +89,30 @@ class DataflowOptions(JobOptions, total=False):
     hours_per_second: float | None
 
 
+class FlowOptions(JobOptions, total=False):
+    """Options of a flow job.
+
+    Attributes
+    ----------
+    workers : int
+        Number of worker processes.
+    replication : int
+        Number of workers that may fail at once without loss.
+    checkpoint_s : float
+        Seconds between checkpoints.
+    memory_mb : int
+        Memory limit of all processes together.
+    resume_from : str
+        ID of an ended flow job, whose last checkpoint the flow resumes from.
+    """
+
+    workers: int | None
+    replication: int | None
+    checkpoint_s: float | None
+    memory_mb: int | None
+    resume_from: str | None
+
+
 def filled(message: M, **fields: Any) -> M:
     """Set the fields of a message that are not ``None``.
 
@@ -167,6 +192,34 @@ def dataflow_spec(
     own, limits = _split(more, DataflowOptions)
     work = filled(jobs_pb2.DataflowJob(), **_either("dataflow", dataflow), options=texts(options), **own)
     return _limited(jobs_pb2.JobSpec(dataflow=work), **limits)
+
+
+def flow_spec(flow: str | Mapping[str, Any], more: FlowOptions) -> jobs_pb2.JobSpec:
+    """Return the specification of a flow job.
+
+    Raises
+    ------
+    InputError
+        If a value has the wrong type.
+    """
+    own, limits = _split(more, FlowOptions)
+    return _limited(jobs_pb2.JobSpec(flow=filled(jobs_pb2.FlowJob(), **flow_fields(flow), **own)), **limits)
+
+
+def flow_fields(flow: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the field of the name of a flow, or of its description.
+
+    Raises
+    ------
+    InputError
+        If the description has a value that JSON does not have.
+    """
+    if not isinstance(flow, Mapping):
+        return {"flow_name": flow}
+    try:
+        return {"flow_definition": jsons.dumps(flow, allow_nan=False)}
+    except (TypeError, ValueError) as error:
+        raise InputError(f"flow: the description cannot be written as JSON ({error})") from None
 
 
 def _split(given: Mapping[str, Any], kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:

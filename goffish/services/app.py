@@ -26,6 +26,7 @@ from goffish.services.api.calls import FairThreads, Shared
 from goffish.services.api.catalog_service import CatalogService
 from goffish.services.api.clients import Clients, follow, read_clients
 from goffish.services.api.feeds import Feeds
+from goffish.services.api.flow_service import FlowService
 from goffish.services.api.guard import Guard
 from goffish.services.api.inputs import Inputs
 from goffish.services.api.job_service import JobService
@@ -38,13 +39,24 @@ from goffish.services.api.telemetry import Metrics, tracing
 from goffish.services.api.wire import add_clouds, cloud_by_name
 from goffish.services.runners.cloud import CloudRunner
 from goffish.services.runners.dataflows import DataflowRunner
+from goffish.services.runners.flow_folder import FlowFolder
+from goffish.services.runners.flows import FlowRunner
 from goffish.services.runners.folder import write_whole
 from goffish.services.runners.processes import ProcessRunner, mpi_command, spark_command
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import AWAY, open_database
 from goffish.services.web.dashboard import Dashboard
 from goffish.services.web.pages import Pages
-from goffish.v1 import catalog_pb2, catalog_pb2_grpc, jobs_pb2, jobs_pb2_grpc, planning_pb2, planning_pb2_grpc
+from goffish.v1 import (
+    catalog_pb2,
+    catalog_pb2_grpc,
+    flows_pb2,
+    flows_pb2_grpc,
+    jobs_pb2,
+    jobs_pb2_grpc,
+    planning_pb2,
+    planning_pb2_grpc,
+)
 
 
 class Symbols:
@@ -81,7 +93,12 @@ class Symbols:
 _log = logging.getLogger(__name__)
 _SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
-    for module, name in ((jobs_pb2, "JobService"), (planning_pb2, "PlanningService"), (catalog_pb2, "CatalogService"))
+    for module, name in (
+        (jobs_pb2, "JobService"),
+        (planning_pb2, "PlanningService"),
+        (catalog_pb2, "CatalogService"),
+        (flows_pb2, "FlowService"),
+    )
 )
 #: Threads for database and disk access, in total and per client.
 _THREADS, _THREADS_EACH = 16, 2
@@ -146,7 +163,12 @@ class Server:
         runners["cloud"] = CloudRunner(
             inputs.resolve, cloud_by_name, settings.cloud_speed, limits=most, environment=given
         )
-        runners["dataflow"] = DataflowRunner(cloud_by_name, most, given)
+        served = tuple(runners)
+        flows = None if settings.flows is None else FlowFolder(settings.flows)
+        if flows is not None:
+            _log.info("flows in %s: %s", flows.path, ", ".join(flows.files) or "none")
+            runners["flow"] = FlowRunner(most, given, flows, inputs.resolve)
+        runners["dataflow"] = DataflowRunner(most, given, cloud_by_name)
         keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
         supervisor = Supervisor(
             jobs,
@@ -175,10 +197,11 @@ class Server:
                 ("grpc.keepalive_permit_without_calls", 1),
             ],
         )
-        served = tuple(name for name in runners if name != "dataflow")
         queue = (settings.max_queued, settings.max_queued_per_client)
-        service = JobService(jobs, supervisor, inputs, feeds, served, *queue, most)
+        service = JobService(jobs, supervisor, inputs, feeds, served, *queue, most, flows)
+        flow_service = FlowService(jobs, supervisor, inputs, flows, most)
         jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+        flows_pb2_grpc.add_FlowServiceServicer_to_server(flow_service, server)  # type: ignore[no-untyped-call]
         markets = Markets(settings.markets)
         markets.prepare()
         planners = Planners(settings.slots, settings.max_plan_s, settings.max_plan_mb)
@@ -191,7 +214,7 @@ class Server:
         self.port = _bind(server, settings)
         dashboard = None
         if settings.web is not None:
-            pages = Pages(jobs, supervisor, service, clients, limits, metrics, check)
+            pages = Pages(jobs, supervisor, service, flow_service, clients, limits, metrics, check)
             dashboard = Dashboard(settings.web, pages.app(), settings.grace_s)
         stopped = asyncio.Event()
         for kind in (signal.SIGTERM, signal.SIGINT):

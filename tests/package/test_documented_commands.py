@@ -28,7 +28,8 @@ NOT_RUN = {
     r"grpcurl": "needs the internet (grpcurl)",
     r"grpcio-tools|generate\.sh|^cd examples/service/go|go run": "needs the internet (Go modules)",
     r"^goffish calibrate(?! --show)": "takes minutes",
-    r"^goffish stream (top|stop|switch|update orders) ": "needs a flow that runs",
+    r"^goffish stream (top|stop|switch|scale|update orders) ": "needs a flow that runs",
+    r"^goffish jobs (scale|update|stop) |^goffish jobs submit flow ": "needs a server with flows",
     r"kafka-topics|stream run examples/kafka": "needs a Kafka broker",
 }
 #: Blocks of ``py`` that are not run, and why; those of this page run in tests/services/api/test_examples.py.

@@ -10,12 +10,16 @@ from typing import Any
 from goffish.errors import InputError
 from goffish.services.api.inputs import Inputs
 from goffish.services.api.wire import known_cloud, known_dataflow
+from goffish.services.runners.flow_folder import FlowFolder, check_description
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.order import Files, as_named
-from goffish.services.store.spec import DataflowJob, GraphJob, JobSpec
+from goffish.services.store.spec import DataflowJob, FlowJob, GraphJob, JobSpec
 
 
-def check_spec(spec: JobSpec, inputs: Inputs, runners: Collection[str], limits: JobLimits = UNLIMITED) -> None:
+def check_spec(
+    spec: JobSpec, inputs: Inputs, runners: Collection[str], limits: JobLimits = UNLIMITED,
+    flows: FlowFolder | None = None,
+) -> None:  # fmt: skip
     """Reject a job that cannot run or exceeds the limits of the server.
 
     Raises
@@ -27,6 +31,38 @@ def check_spec(spec: JobSpec, inputs: Inputs, runners: Collection[str], limits: 
         _check_graph(spec.graph, inputs, runners, limits)
     if spec.dataflow is not None:
         _check_dataflow(spec.dataflow, limits)
+    if spec.flow is not None:
+        _check_sizes_of(spec.flow, "spec.flow", limits)
+        check_flow(spec.flow, "spec.flow", inputs, flows)
+
+
+def check_flow(flow: FlowJob, field: str, inputs: Inputs, flows: FlowFolder | None) -> FlowFolder:
+    """Reject a flow that the server does not offer, and return its folder of flows.
+
+    Parameters
+    ----------
+    flow : FlowJob
+    field : str
+        Name of the message in error messages; empty for that of a call.
+    inputs : Inputs
+    flows : FlowFolder or None
+
+    Raises
+    ------
+    InputError
+    """
+    if flows is None:
+        raise InputError(f"{field or 'flow_name'}: this server offers no flows; its operator must set --flows")
+    try:
+        if flow.flow is not None:
+            flows.file(flow.flow)
+        else:
+            assert flow.definition is not None
+            check_description(flows, flow.definition, inputs.resolve, flow.workers)
+    except InputError as error:
+        name = "flow_name" if flow.flow is not None else "flow_definition"
+        raise InputError(f"{field}.{name}: {error}" if field else f"{name}: {error}") from None
+    return flows
 
 
 def check_policy_sizes(policy: str, options: Mapping[str, str], most: int, field: str) -> None:
@@ -90,6 +126,31 @@ def _size(value: str) -> float:
         return 0.0
 
 
+def check_workers(workers: int, field: str, limits: JobLimits) -> None:
+    """Reject more workers than the server accepts.
+
+    Parameters
+    ----------
+    workers : int
+    field : str
+        Name of the field in error messages.
+    limits : JobLimits
+
+    Raises
+    ------
+    InputError
+    """
+    if workers > limits.workers:
+        raise InputError(f"{field}: {workers:,} exceeds the server's limit of {limits.workers:,} (--max-workers)")
+
+
+def _check_sizes_of(job: GraphJob | FlowJob, field: str, limits: JobLimits) -> None:
+    check_workers(job.workers, f"{field}.workers", limits)
+    if job.memory_mb is not None and limits.memory_mb is not None and job.memory_mb > limits.memory_mb:
+        problem = f"{job.memory_mb:,} MB exceed the server's limit of {limits.memory_mb:,} MB (--max-memory)"
+        raise InputError(f"{field}.memory_mb: {problem}")
+
+
 def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limits: JobLimits) -> None:
     from goffish.algorithms.catalogue import ALGORITHMS, make
     from goffish.gofs import is_store
@@ -98,12 +159,7 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
         raise InputError(f"spec.graph.algorithm: unknown {graph.algorithm!r}; choose one of {', '.join(ALGORITHMS)}")
     if graph.runner not in runners:
         raise InputError(f"spec.graph.runner: {graph.runner} is not available; choose one of {', '.join(runners)}")
-    if graph.workers > limits.workers:
-        problem = f"{graph.workers:,} exceeds the server's limit of {limits.workers:,} (--max-workers)"
-        raise InputError(f"spec.graph.workers: {problem}")
-    if graph.memory_mb is not None and limits.memory_mb is not None and graph.memory_mb > limits.memory_mb:
-        problem = f"{graph.memory_mb:,} MB exceed the server's limit of {limits.memory_mb:,} MB (--max-memory)"
-        raise InputError(f"spec.graph.memory_mb: {problem}")
+    _check_sizes_of(graph, "spec.graph", limits)
     _check_sizes(graph.options, _algorithm_numbers(graph.algorithm), limits.option, "spec.graph.options")
     try:
         files = Files.of(graph, inputs.resolve)

@@ -26,7 +26,7 @@ from goffish.services.runners.folder import is_disk_full
 from goffish.services.store.database import AWAY, is_replaced
 from goffish.services.store.records import without_folders
 from goffish.services.store.store import UnknownJob
-from goffish.v1 import catalog_pb2, jobs_pb2
+from goffish.v1 import catalog_pb2, flows_pb2, jobs_pb2
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("goffish.audit")
@@ -39,15 +39,17 @@ _OPEN = "/grpc.health."
 _ROLES = {
     "/goffish.v1.JobService/Submit": Role.SUBMIT, "/goffish.v1.JobService/Cancel": Role.SUBMIT,
     "/goffish.v1.JobService/Upload": Role.SUBMIT,
+    **{f"/goffish.v1.FlowService/{name}": Role.SUBMIT for name in ("Stop", "Update", "Scale", "Switch")},
 }  # fmt: skip
 #: Cheap calls with large responses; few run concurrently per client.
 _READS = frozenset(
     f"/{service.full_name}/{method.name}"
     for service in (
         jobs_pb2.DESCRIPTOR.services_by_name["JobService"], catalog_pb2.DESCRIPTOR.services_by_name["CatalogService"],
+        flows_pb2.DESCRIPTOR.services_by_name["FlowService"],
     )
     for method in service.methods
-    if method.name not in ("Submit", "Cancel", "Upload", "Watch", "FetchResult")
+    if f"/{service.full_name}/{method.name}" not in _ROLES and method.name not in ("Watch", "FetchResult")
 )  # fmt: skip
 _FIELD = re.compile(r"^((?:[A-Za-z_][\w.\[\]-]*: )*[A-Za-z_][\w.\[\]-]*)(?:: | = )")
 _DETAILS = "grpc-status-details-bin"

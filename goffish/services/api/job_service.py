@@ -20,11 +20,12 @@ from goffish.services.api.clients import Role
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Refused, caller, subject
 from goffish.services.api.inputs import Inputs
+from goffish.services.runners.flow_folder import FlowFolder
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.supervisor import Supervisor
 from goffish.services.store.records import OVER, Job, State
 from goffish.services.store.spec import MOST_BYTES, MOST_LABELS, JobSpec
-from goffish.services.store.store import Jobs
+from goffish.services.store.store import Jobs, UnknownJob
 from goffish.v1 import jobs_pb2, jobs_pb2_grpc
 
 #: Bytes of a result per message.
@@ -56,12 +57,16 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
     max_queued, max_queued_per_client : int
         Maximum number of queued jobs, in total and per client.
     limits : JobLimits, optional
+    flows : FlowFolder, optional
+        Flows that clients may run.
     """
 
     def __init__(
         self, jobs: Jobs, supervisor: Supervisor, inputs: Inputs, feeds: Feeds, runners: tuple[str, ...],
         max_queued: int, max_queued_per_client: int = 10_000, limits: JobLimits = UNLIMITED,
+        flows: FlowFolder | None = None,
     ) -> None:  # fmt: skip
+        self._flows = flows
         self._most_queued, self._limits = max_queued_per_client, limits
         self._jobs, self._supervisor, self._inputs, self._hub = jobs, supervisor, inputs, feeds
         self._runners, self._most_waiting = runners, max_queued
@@ -87,7 +92,9 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         known = self._jobs.known(spec, client, client_key) if client_key else None
         if known is not None:
             return jobs_pb2.SubmitResponse(job=wire.job_message(known), known=True)
-        check_spec(spec, self._inputs, self._runners, self._limits)
+        check_spec(spec, self._inputs, self._runners, self._limits, self._flows)
+        if spec.flow is not None and spec.flow.resume_from is not None:
+            self._check_savepoint(spec.flow.resume_from)
         waiting = self._waiting()
         if waiting.total() >= self._most_waiting:
             text = f"the queue is full ({self._most_waiting:,} jobs, --max-queued); retry later"
@@ -99,6 +106,25 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         job, found = self._jobs.submit(spec, client, client_key or None)
         waiting[client] += 1
         return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=found)
+
+    def _check_savepoint(self, name: str) -> None:
+        """Check that a flow can resume from a job.
+
+        Raises
+        ------
+        InputError
+        """
+        field = "spec.flow.resume_from"
+        try:
+            job = self._jobs.get(name)
+        except UnknownJob as error:
+            raise InputError(f"{field}: {error}") from None
+        if job.spec.flow is None or not job.over:
+            problem = "is not a flow job" if job.spec.flow is None else f"is {job.state}; stop it first"
+            raise InputError(f"{field}: job {job.id} {problem}")
+        self._check_here(job)
+        if not self._supervisor.folder(job.id).checkpoints.is_dir():
+            raise InputError(f"{field}: job {job.id} has no checkpoint")
 
     def _waiting(self) -> Counter[str]:
         """Return the number of queued jobs by client: a periodic count plus jobs accepted since."""
@@ -144,13 +170,8 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
 
     async def Cancel(self, request: jobs_pb2.CancelRequest, context: Any) -> jobs_pb2.CancelResponse:
         """Request the cancellation of a job."""
-        client = caller.get()
-        subject.set(request.id)
-        job = await elsewhere(self._jobs.get, request.id)
-        if job.client != client.name and client.rank < Role.ADMIN:
-            text = f"job {job.id} belongs to client {job.client}; the role admin is required"
-            raise Refused(grpc.StatusCode.PERMISSION_DENIED, text)
-        job = await elsewhere(self._jobs.cancel, request.id, client.name, threads=self._writers)
+        job = await own_job(self._jobs, request.id)
+        job = await elsewhere(self._jobs.cancel, job.id, caller.get().name, threads=self._writers)
         self._supervisor.wake(job)
         return jobs_pb2.CancelResponse(job=await elsewhere(wire.job_message, job))
 
@@ -226,6 +247,42 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
                 await asyncio.shield(elsewhere(upload.drop))
 
     def _check_here(self, job: Job) -> None:
-        if job.server != self._jobs.server:
-            text = f"the files of job {job.id} are on another server of this database: {job.server}"
-            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, text)
+        check_here(self._jobs, job)
+
+
+async def own_job(jobs: Jobs, name: str) -> Job:
+    """Return a job that the caller may change.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    name : str
+
+    Raises
+    ------
+    Refused, UnknownJob
+    """
+    client = caller.get()
+    subject.set(name)
+    job: Job = await elsewhere(jobs.get, name)
+    if job.client != client.name and client.rank < Role.ADMIN:
+        text = f"job {job.id} belongs to client {job.client}; the role admin is required"
+        raise Refused(grpc.StatusCode.PERMISSION_DENIED, text)
+    return job
+
+
+def check_here(jobs: Jobs, job: Job) -> None:
+    """Check that the files of a job are on this server.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    job : Job
+
+    Raises
+    ------
+    Refused
+    """
+    if job.server != jobs.server:
+        text = f"the files of job {job.id} are on another server of this database: {job.server}"
+        raise Refused(grpc.StatusCode.FAILED_PRECONDITION, text)

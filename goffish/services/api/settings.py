@@ -29,6 +29,8 @@ class Settings:
         Address to listen on: ``HOST:PORT`` (port 0: any free port) or ``unix:PATH``.
     data : tuple of Path
         Folders that jobs may read from.
+    flows : Path, optional
+        Folder of flows that clients may run.
     markets : Path, optional
         Folder of spot markets written by ``goffish spot fit``.
     database : str, optional
@@ -53,7 +55,7 @@ class Settings:
         Maximum concurrent calls per client.
     max_queued, max_queued_per_client : int
         Maximum number of queued jobs, in total and per client.
-    max_workers, max_cores, max_memory_mb, max_run_s, max_option
+    max_workers, max_cores, max_memory_mb, max_run_s, max_option, max_storage_mb
         Limits per job; see `JobLimits`. Default of the memory: 80 % of RAM divided by `slots`.
     max_message_bytes, max_upload_bytes : int
         Maximum size of a message, and of one upload.
@@ -80,6 +82,7 @@ class Settings:
     home: Path
     listen: str = "127.0.0.1:7077"
     data: tuple[Path, ...] = ()
+    flows: Path | None = None
     markets: Path | None = None
     database: str | None = None
     clients: Path | None = None
@@ -100,6 +103,7 @@ class Settings:
     max_memory_mb: int | None = None
     max_run_s: float = 86_400.0
     max_option: int = 10_000_000
+    max_storage_mb: int = 10_240
     max_message_bytes: int = 4 << 20
     max_upload_bytes: int = 1 << 30
     max_uploads_bytes: int = 10 << 30
@@ -127,7 +131,7 @@ class Settings:
                 raise InputError(f"--listen {self.listen}: not a loopback address; requires --clients")
         if self.web is not None and not is_local(self.web):
             raise InputError(f"--web {self.web}: not a loopback address; use 127.0.0.1 behind a TLS proxy")
-        for option, folder in [("data", one) for one in self.data] + [("markets", self.markets)]:
+        for option, folder in [("data", one) for one in self.data] + [("markets", self.markets), ("flows", self.flows)]:
             if folder is not None and not folder.is_dir():
                 raise InputError(f"--{option} {folder}: the folder does not exist")
         for name in self.pass_environment:
@@ -144,6 +148,7 @@ class Settings:
             ("max-streams", self.max_streams, 1), ("max-queued-per-client", self.max_queued_per_client, 1),
             ("max-workers", self.max_workers, 1), ("max-option", self.max_option, 1),
             ("max-cores", self.max_cores, 1), ("max-memory", self.max_memory_mb, 512),
+            ("max-storage", self.max_storage_mb, 1),
         ):  # fmt: skip
             if value is not None and value < least:
                 raise InputError(f"--{option} {value}: must be at least {least}")
@@ -165,7 +170,7 @@ class Settings:
         memory = self.max_memory_mb
         if memory is None:
             memory = max(512, int(psutil.virtual_memory().total * _SHARE / self.slots) >> 20)
-        return JobLimits(self.max_workers, self.max_cores, memory, self.max_run_s, self.max_option)
+        return JobLimits(self.max_workers, self.max_cores, memory, self.max_run_s, self.max_option, self.max_storage_mb)
 
 
 def is_local(address: str) -> bool:

@@ -23,7 +23,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow, known_dataflows, read_dataflow
 from goffish.scheduling.messages import dataflow_message
 from goffish.services.store.records import Event, Job, State
-from goffish.services.store.spec import DataflowJob, GraphJob, JobSpec
+from goffish.services.store.spec import DataflowJob, FlowJob, GraphJob, JobSpec
 from goffish.v1 import dataflows_pb2, jobs_pb2
 
 #: Additional catalogues by file name.
@@ -191,6 +191,10 @@ def _check_known(name: str, known: Any, field: str) -> None:
         raise InputError(f"{field}: unknown {name[:80]!r}; choose one of {', '.join(known)}")
 
 
+#: Fields of flow jobs that the protocol names otherwise, as those of a oneof.
+_FLOW_FIELDS = {"flow_name": "flow", "flow_definition": "definition"}
+
+
 def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
     """Return the job specification in a message.
 
@@ -216,7 +220,15 @@ def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
             given["dataflow"] = message.dataflow.dataflow_name
         elif kind is not None:
             given["dataflow"] = dataflow_of(message.dataflow, "spec.dataflow")
-    return read_definition(JobSpec, body, "spec", "")
+    if message.HasField("flow"):
+        body["flow"] = {_FLOW_FIELDS.get(name, name): value for name, value in body["flow"].items()}
+    try:
+        return read_definition(JobSpec, body, "spec", "")
+    except InputError as error:
+        names = {f"flow.{field}": f"flow.{name}" for name, field in _FLOW_FIELDS.items()}
+        raise InputError(
+            re.sub(r"^spec: (flow\.\w+)", lambda m: f"spec: {names.get(m[1], m[1])}", str(error))
+        ) from None
 
 
 def spec_message(body: Mapping[str, Any]) -> jobs_pb2.JobSpec:
@@ -227,7 +239,11 @@ def spec_message(body: Mapping[str, Any]) -> jobs_pb2.JobSpec:
     )  # fmt: skip
     if body.get("deadline_s") is not None:
         made.deadline.FromNanoseconds(round(body["deadline_s"] * 1e9))
-    graph, dataflow = body.get("graph"), body.get("dataflow")
+    graph, dataflow, flow_job = body.get("graph"), body.get("dataflow"), body.get("flow")
+    if flow_job is not None:
+        names = {field: name for name, field in _FLOW_FIELDS.items()}
+        given = {names.get(name, name): value for name, value in (_DEFAULTS["flow"] | flow_job).items()}
+        made.flow.CopyFrom(jobs_pb2.FlowJob(**given))
     if graph is not None:
         given = _DEFAULTS["graph"] | graph
         given["runner"] = _RUNNER_NUMBERS[given["runner"]]
@@ -251,7 +267,10 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_DEFAULTS = {"spec": _defaults(JobSpec), "graph": _defaults(GraphJob), "dataflow": _defaults(DataflowJob)}
+_DEFAULTS = {
+    "spec": _defaults(JobSpec), "graph": _defaults(GraphJob), "dataflow": _defaults(DataflowJob),
+    "flow": _defaults(FlowJob),
+}  # fmt: skip
 
 
 def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> dataflows_pb2.Plan:

@@ -3,91 +3,48 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TextIO
 
-from goffish.cloud.catalogue import Catalogue
-from goffish.environment import child_environment
+from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Goal, known_dataflows, read_dataflow
-from goffish.services.runners.attempt import Attempt, Ended
-from goffish.services.runners.folder import Busy, JobFolder
-from goffish.services.runners.limits import UNLIMITED, JobLimits
-from goffish.services.runners.processes import (
-    concluded,
-    end_worker,
-    lost,
-    over_limit,
-    start,
-    worker_command,
-)
-from goffish.services.store.records import State
+from goffish.services.runners.attempt import Attempt
+from goffish.services.runners.folder import JobFolder
+from goffish.services.runners.limits import JobLimits
+from goffish.services.runners.processes import WorkerRunner
 from goffish.services.store.spec import DataflowJob
 
-_LOOK_S = 0.1
-#: Interval of progress events, in seconds.
-_REPORT_S = 1.0
 #: Maximum intervals of a job; each may be an event.
 MOST_INTERVALS = 20_000
-_WORKER = "goffish.services.runners.dataflow_worker"
 
 
 @dataclass(frozen=True)
-class DataflowRunner:
+class DataflowRunner(WorkerRunner):
     """Runner of dataflow jobs in worker processes that survive a server crash.
 
     Attributes
     ----------
     cloud : callable
         Returns a catalogue by name; raises `InputError`.
-    limits : JobLimits
-    environment : mapping
-        Environment variables of the workers.
     """
 
-    cloud: Callable[[str], Catalogue]
-    limits: JobLimits = UNLIMITED
-    environment: Mapping[str, str] = field(default_factory=child_environment)
+    cloud: Callable[[str], Catalogue] = read_catalogue
+    module: ClassVar = "goffish.services.runners.dataflow_worker"
 
-    def run(self, attempt: Attempt) -> Ended:
-        """Start a worker, or reattach to the worker of an earlier server, and monitor it."""
-        folder, job = attempt.folder, attempt.job
-        dataflow = job.spec.dataflow
+    def order(self, attempt: Attempt) -> tuple[dict[str, Any], str]:
+        """Return the order of a worker, and the text of the event."""
+        dataflow = attempt.job.spec.dataflow
         assert dataflow is not None
-        catalogue, process = self.cloud(dataflow.cloud_name), None
-        if folder.done is None and not folder.busy:
-            order = dataflow_order(dataflow, catalogue, job.progress, self.limits)
-            try:
-                turn = folder.prepare(order, job.attempts)
-            except Busy:
-                pass
-            else:
-                attempt.move(State.PROVISIONING, f"machines of {dataflow.cloud_name}, policy {dataflow.policy}")
-                process = start(worker_command(folder.path, turn, _WORKER), folder, self.environment)
-        if attempt.job.state == State.PLANNED:
-            attempt.move(State.PROVISIONING, "worker already running")
-        if attempt.job.state == State.PROVISIONING:
-            text = "reattached to the worker" if process is None else f"process {process.pid}"
-            attempt.move(State.RUNNING, text)
-        events, next_write = EventWriter(attempt, catalogue.currency), 0.0
-        ended: Ended | None = None
-        while process.poll() is None if process is not None else folder.busy:
-            if time.monotonic() >= next_write:
-                events.write()
-                ended = over_limit(folder, self.limits.memory_mb, None)
-                next_write = time.monotonic() + _REPORT_S
-            why = attempt.stops()
-            ended = ended if why is None else attempt.ended(why)
-            if ended is not None:
-                end_worker(folder, process)
-                break
-            time.sleep(_LOOK_S)
-        events.write()
-        if attempt.stops() == "budget":
-            return attempt.ended("budget")
-        return concluded(folder) or ended or lost(folder, None if process is None else process.returncode)
+        order = dataflow_order(dataflow, self.cloud(dataflow.cloud_name), attempt.job.progress, self.limits)
+        return order, f"machines of {dataflow.cloud_name}, policy {dataflow.policy}"
+
+    def reporter(self, attempt: Attempt) -> Callable[[], None]:
+        """Return the writer of events."""
+        dataflow = attempt.job.spec.dataflow
+        assert dataflow is not None
+        return EventWriter(attempt, self.cloud(dataflow.cloud_name).currency).write
 
 
 def dataflow_order(job: DataflowJob, catalogue: Catalogue, known: int, limits: JobLimits) -> dict[str, Any]:

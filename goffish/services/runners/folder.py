@@ -38,7 +38,7 @@ class JobFolder:
         self.order = path / "order.json"
         self.result = path / "result.arrow"
         self._done, self._current, self._progress = path / "done.json", path / "current", path / "progress.json"
-        self._worker = path / "worker.json"
+        self._worker, self._wishes = path / "worker.json", path / "wishes.json"
 
     def prepare(self, order: dict[str, Any], attempt: int, machine: int | None = None) -> str:
         """Write the order and the attempt, with its machine if it uses several, that may carry it out.
@@ -130,6 +130,21 @@ class JobFolder:
         """Progress of the job."""
         return _read(self._progress) or {}
 
+    @property
+    def wishes(self) -> dict[str, Any]:
+        """What clients have asked of the flow of a job, which a worker that restarts does again."""
+        return _read(self._wishes) or {}
+
+    def wish(self, **wishes: Any) -> None:
+        """Record what a client asks of the flow of the job.
+
+        Parameters
+        ----------
+        **wishes
+            ``stop``, ``workers``, ``alternates``, ``version``, or ``last``, the last number of a version.
+        """
+        write_whole(self._wishes, json.dumps(self.wishes | wishes))
+
     def log_end(self, most_bytes: int) -> str:
         """Return the end of the log, starting at a line."""
         try:
@@ -144,11 +159,11 @@ class JobFolder:
         return text.decode(errors="replace")
 
 
-def write_whole(path: Path, text: str, *, durable: bool = True, mode: int = 0o666) -> None:
+def write_whole(path: Path, content: str | bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Write a file atomically: readers see the old or the new content."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with open(partial, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(text)
+    with open(partial, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         if durable:
             file.flush()
             os.fsync(file.fileno())

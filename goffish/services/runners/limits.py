@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a process that runs a graph job needs neither the database nor dataflows
-    from goffish.services.store.spec import GraphJob
+    from goffish.services.store.spec import FlowJob, GraphJob
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class JobLimits:
         Maximum duration from the first start, in seconds.
     option : int
         Maximum value of integer options of policies and algorithms, except seeds and labels.
+    storage_mb : int, optional
+        Maximum size of the folder of a flow job, in MB.
     """
 
     workers: int = 1024
@@ -36,17 +38,20 @@ class JobLimits:
     memory_mb: int | None = None
     run_s: float = float("inf")
     option: int = 1 << 62
+    storage_mb: int | None = None
 
-    def memory_of(self, graph: GraphJob | None) -> int | None:
+    def memory_of(self, job: GraphJob | FlowJob | None) -> int | None:
         """Return the memory limit of a job, in MB: the requested limit, at most that of the server."""
-        asked = None if graph is None else graph.memory_mb
+        asked = None if job is None else job.memory_mb
         if asked is None or self.memory_mb is None:
             return asked or self.memory_mb
         return min(asked, self.memory_mb)
 
-    def order(self, graph: GraphJob | None) -> dict[str, Any]:
+    def order(self, job: GraphJob | FlowJob | None) -> dict[str, Any]:
         """Return the limits as part of a worker's order."""
-        memory, ranks = self.memory_of(graph), graph.workers if graph is not None and graph.runner == "mpi" else 1
+        memory, ranks = self.memory_of(job), 1
+        if job is not None and getattr(job, "runner", "") == "mpi":
+            ranks = job.workers
         return {"memory_mb": memory, "process_mb": memory and max(1, memory // ranks), "cores": self.cores}
 
 

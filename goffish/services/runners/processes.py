@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 import psutil
 
@@ -111,6 +112,89 @@ class ProcessRunner:
         return concluded(folder) or lost(folder, None if process is None else process.returncode)
 
 
+@dataclass(frozen=True)
+class WorkerRunner:
+    """Base of runners whose worker is a process with its own module, which survives a server crash.
+
+    Attributes
+    ----------
+    limits : JobLimits
+    environment : mapping
+        Environment variables of the workers.
+    """
+
+    limits: JobLimits = UNLIMITED
+    environment: Mapping[str, str] = field(default_factory=child_environment)
+    #: Module of the worker.
+    module: ClassVar[str]
+
+    def order(self, attempt: Attempt) -> tuple[dict[str, Any], str]:
+        """Return the order of a worker, and the text of the event.
+
+        Parameters
+        ----------
+        attempt : Attempt
+
+        Raises
+        ------
+        InputError
+            The job cannot run.
+        """
+        raise NotImplementedError
+
+    def reporter(self, attempt: Attempt) -> Callable[[], None]:
+        """Return a function that writes events for new progress, which is called about once per second.
+
+        Parameters
+        ----------
+        attempt : Attempt
+        """
+        raise NotImplementedError
+
+    def exceeded(self, attempt: Attempt) -> Ended | None:
+        """Return the outcome if the job exceeds a limit.
+
+        Parameters
+        ----------
+        attempt : Attempt
+        """
+        return over_limit(attempt.folder, self.limits.memory_mb, None)
+
+    def run(self, attempt: Attempt) -> Ended:
+        """Start a worker, or reattach to the worker of an earlier server, and monitor it."""
+        folder, process = attempt.folder, None
+        if folder.done is None and not folder.busy:
+            order, text = self.order(attempt)
+            try:
+                turn = folder.prepare(order, attempt.job.attempts)
+            except Busy:
+                pass
+            else:
+                attempt.move(State.PROVISIONING, text)
+                process = start(worker_command(folder.path, turn, self.module), folder, self.environment)
+        if attempt.job.state == State.PLANNED:
+            attempt.move(State.PROVISIONING, "worker already running")
+        if attempt.job.state == State.PROVISIONING:
+            attempt.move(State.RUNNING, "reattached to the worker" if process is None else f"process {process.pid}")
+        write, next_write = self.reporter(attempt), 0.0
+        ended: Ended | None = None
+        while process.poll() is None if process is not None else folder.busy:
+            if time.monotonic() >= next_write:
+                write()
+                ended = self.exceeded(attempt)
+                next_write = time.monotonic() + _REPORT_S
+            why = attempt.stops()
+            ended = ended if why is None else attempt.ended(why)
+            if ended is not None:
+                end_worker(folder, process)
+                break
+            time.sleep(_LOOK_S)
+        write()
+        if attempt.stops() == "budget":
+            return attempt.ended("budget")
+        return concluded(folder) or ended or lost(folder, None if process is None else process.returncode)
+
+
 def worker_command(folder: Path, turn: str, module: str = WORKER) -> list[str]:
     """Return the command of a worker; `turn` is the result of `JobFolder.prepare`."""
     return [sys.executable, "-m", module, str(folder), turn]
@@ -132,7 +216,8 @@ def concluded(folder: JobFolder) -> Ended | None:
     done = folder.done
     if done is None:
         return None
-    return Ended(State.DONE, f"{done['rows']:,} rows", done["summary"] | {"rows": done["rows"]})
+    text = done.get("text") or f"{done['rows']:,} rows"
+    return Ended(State.DONE, text, done["summary"] | {"rows": done["rows"]})
 
 
 def lost(folder: JobFolder, code: int | None) -> Ended:

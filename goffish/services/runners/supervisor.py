@@ -91,7 +91,7 @@ class Supervisor:
     home : Path
         Parent of the job folders.
     runners : mapping
-        Runners by name: those of `GraphJob.runner`, and ``dataflow``.
+        Runners by name, as in `JobSpec.runner`.
     slots : int
         Maximum number of concurrent jobs.
     keep_s : float, optional
@@ -239,9 +239,8 @@ class Supervisor:
     def _begin(self, job: Job) -> None:
         folder = self.folder(job.id)
         attempt = Attempt(self._jobs, job, folder, self._clock, self._draining, self._asked, self._most_run_s)
-        name = "dataflow" if job.spec.graph is None else job.spec.graph.runner
         try:
-            ended = self._runners[name].run(attempt)
+            ended = self._runners[job.spec.runner].run(attempt)
         except (LostJob, *AWAY):
             raise
         except GoffishError as error:

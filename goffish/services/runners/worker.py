@@ -147,18 +147,21 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         return run(order["algorithm"], graph, **running | {"resume": False}, **options)
 
 
-def finish(folder: JobFolder, table: Any, summary: dict[str, Any]) -> None:
-    """Write the result and mark the job as completed."""
+def finish(folder: JobFolder, result: Any, summary: dict[str, Any], text: str = "") -> None:
+    """Write the result, a table or a reader of batches, and mark the job as completed."""
     import pyarrow as pa
 
-    partial = folder.result.with_suffix(".partial")
+    partial, rows = folder.result.with_suffix(".partial"), 0
+    batches = result.to_reader(max_chunksize=65536) if isinstance(result, pa.Table) else result
     with partial.open("wb") as file:
-        with pa.ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table, max_chunksize=65536)
+        with pa.ipc.new_stream(file, batches.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
         file.flush()
         os.fsync(file.fileno())
     partial.replace(folder.result)
-    folder.finish({"summary": summary, "rows": table.num_rows, "bytes": folder.result.stat().st_size})
+    folder.finish({"summary": summary, "rows": rows, "bytes": folder.result.stat().st_size, "text": text})
 
 
 def _progress_writer(folder: JobFolder) -> Any:

@@ -67,10 +67,18 @@ EVENT_KINDS: dict[str, tuple[str, str]] = {
     "cost": ("the cost increased", "`cost`"),
     "progress": (
         "progress, at most once per second",
-        "graph job: `superstep`, `active`, `messages`, `share`; dataflow: `turn`, `intervals`, `of`, `cost`",
+        "graph job: `superstep`, `active`, `messages`, `share`; dataflow: `turn`, `intervals`, `of`, `cost`; flow: "
+        "`records`, `rate`, `errors`, `queued`, `workers`, `checkpoint`",
     ),
     "checkpoint": ("a checkpoint was written", ""),
     "cancel": ("cancellation was requested", ""),
+    "stop": ("flow: a stop with a savepoint was requested", ""),
+    "update": (
+        "flow: an update to a new version was requested, or has ended",
+        "requested: `version`, `strategy`, `partial_windows`; ended: the report of `goffish stream update --json`",
+    ),
+    "scale": ("flow: another number of workers was requested, or is reached", "`workers`"),
+    "switch": ("flow: an alternate was requested", "`operator`, `alternate`"),
 }
 #: Frequent kinds, which charts may sample.
 OFTEN = frozenset({"cost", "progress", "checkpoint"})

@@ -85,13 +85,49 @@ class DataflowJob(Definition, Marked):
     hours_per_second: Positive | None = None
 
 
-class JobSpec(Definition, Marked):
-    """Job specification: either a graph job or a dataflow job.
+class FlowJob(Definition, Marked):
+    """Flow job: a continuous dataflow on workers of the server, until its sources end or it is stopped.
 
     Attributes
     ----------
-    graph, dataflow
-        The work; exactly one of the two.
+    flow : str, optional
+        Name of a flow of the server.
+    definition : str, optional
+        Instead of a name: a description, as JSON with the content of a flow file.
+    workers : int
+        Number of worker processes.
+    replication : int
+        Number of workers that may fail at once without loss.
+    checkpoint_s : float
+        Seconds between checkpoints.
+    memory_mb : int, optional
+        Memory limit of all processes of the job; exceeding it fails the job.
+    resume_from : str, optional
+        ID of an ended job, whose last checkpoint the flow resumes from.
+    """
+
+    flow: Label | None = None
+    definition: Annotated[str, Field(min_length=1, max_length=64 << 10), KnownName()] | None = None
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
+    replication: Annotated[int, Field(ge=0, le=8)] = 1
+    checkpoint_s: Annotated[float, Field(ge=0.1, le=86_400)] = 2.0
+    memory_mb: Whole | None = None
+    resume_from: Annotated[str, Field(min_length=1, max_length=40), KnownName()] | None = None
+
+    @model_validator(mode="after")
+    def _one_flow(self) -> FlowJob:
+        if (self.flow is None) == (self.definition is None):
+            raise ValueError("give either flow_name or flow_definition")
+        return self
+
+
+class JobSpec(Definition, Marked):
+    """Job specification: a graph job, a dataflow job, or a flow job.
+
+    Attributes
+    ----------
+    graph, dataflow, flow
+        The work; exactly one of the three.
     deadline_s : float, optional
         Deadline from the submission; a job that exceeds it fails.
     budget : float, optional
@@ -104,6 +140,7 @@ class JobSpec(Definition, Marked):
 
     graph: GraphJob | None = None
     dataflow: DataflowJob | None = None
+    flow: FlowJob | None = None
     deadline_s: Positive | None = None
     budget: NotNegative | None = None
     labels: Annotated[
@@ -113,14 +150,21 @@ class JobSpec(Definition, Marked):
 
     @model_validator(mode="after")
     def _one_work(self) -> JobSpec:
-        if (self.graph is None) == (self.dataflow is None):
-            raise ValueError("give either graph or dataflow")
+        if sum(work is not None for work in (self.graph, self.dataflow, self.flow)) != 1:
+            raise ValueError("give one of graph, dataflow and flow")
         return self
 
     @property
     def what(self) -> str:
-        """Name of the algorithm, or ``dataflow``."""
-        return "dataflow" if self.graph is None else self.graph.algorithm
+        """Name of the algorithm, or ``dataflow`` or ``flow``."""
+        if self.graph is not None:
+            return self.graph.algorithm
+        return "flow" if self.dataflow is None else "dataflow"
+
+    @property
+    def runner(self) -> str:
+        """Name of the runner: that of a graph job, or ``dataflow`` or ``flow``."""
+        return self.what if self.graph is None else self.graph.runner
 
     def as_json(self) -> dict[str, Any]:
         """Return the stored form; `JobSpec.model_validate` parses it."""

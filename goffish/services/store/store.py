@@ -7,6 +7,7 @@ Only the server that accepted a job runs it, and only in the latest attempt: cha
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -275,8 +276,12 @@ class Jobs:
         ahead = JobRow.state.not_in([str(state) for state in OVER])
         inputs = sa.select(uri).where(ahead, uri.startswith(UPLOAD)).distinct()
         naming = sa.select(options).where(ahead, options.contains(f'"{UPLOAD}')).distinct()
+        definition = JobRow.spec["flow"]["definition"].as_string()
+        describing = sa.select(definition).where(ahead, definition.contains(UPLOAD)).distinct()
         with Session(self._reads) as session:
             found = set(session.scalars(inputs))
+            for text in session.scalars(describing):
+                found.update(json.loads(f'"{one}"') for one in re.findall(rf'"({UPLOAD}[^"]*)"', text))
             for text in session.scalars(naming):
                 found.update(value for value in json.loads(text).values() if value.startswith(UPLOAD))
             return found

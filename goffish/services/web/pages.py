@@ -27,6 +27,7 @@ from starlette.routing import Route
 from goffish.errors import InputError
 from goffish.services.api.calls import Shared, elsewhere
 from goffish.services.api.clients import Client, Clients, Role
+from goffish.services.api.flow_service import FlowService
 from goffish.services.api.guard import Refused, caller, status_of
 from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
@@ -35,16 +36,16 @@ from goffish.services.runners.supervisor import Supervisor
 from goffish.services.store.records import State
 from goffish.services.store.store import Jobs, UnknownJob
 from goffish.services.web.access import SESSION_S, Sessions, Shield, from_elsewhere
-from goffish.services.web.reading import Asked, Reading
+from goffish.services.web.reading import Asked, Reading, flow_facts
 from goffish.services.web.results import KINDS, pieces
-from goffish.v1 import jobs_pb2
+from goffish.v1 import flows_pb2, jobs_pb2
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("goffish.audit")
 _HTTP = {
     StatusCode.UNAUTHENTICATED: 401, StatusCode.PERMISSION_DENIED: 403, StatusCode.NOT_FOUND: 404,
     StatusCode.INVALID_ARGUMENT: 400, StatusCode.FAILED_PRECONDITION: 409, StatusCode.RESOURCE_EXHAUSTED: 429,
-    StatusCode.UNAVAILABLE: 503,
+    StatusCode.UNAVAILABLE: 503, StatusCode.ABORTED: 409,
 }  # fmt: skip
 #: Vega and Vega-Lite draw charts; the interpreter replaces ``eval``, which the security headers forbid.
 _SCRIPTS = ("app.js", "charts.js", "vega-6.4.0.min.js", "vega-lite-6.4.3.min.js", "vega-interpreter-2.3.2.js")
@@ -72,6 +73,8 @@ class Pages:
     supervisor : Supervisor
     service : JobService
         Service that cancels jobs and checks permissions.
+    flows : FlowService
+        Service that stops flows.
     clients : Clients
     limits : Limits
     metrics : Metrics
@@ -82,6 +85,7 @@ class Pages:
     jobs: Jobs
     supervisor: Supervisor
     service: JobService
+    flows: FlowService
     clients: Clients
     limits: Limits
     metrics: Metrics
@@ -96,6 +100,7 @@ class Pages:
             Route("/jobs/{job}/log.txt", self._page("log", self._job_log)),
             Route("/jobs/{job}/result.{kind}", self._page("result", self._result)),
             Route("/jobs/{job}/cancel", self._page("cancel", self._cancel), methods=["POST"]),
+            Route("/jobs/{job}/stop", self._page("stop", self._stop), methods=["POST"]),
             Route("/login", self._page("login", self._login, known=False), methods=["GET", "POST"]),
             Route("/logout", self._page("logout", self._logout), methods=["POST"]),
             Route("/static/{name}", self._static_file),
@@ -188,8 +193,19 @@ class Pages:
         log = await elsewhere(self.supervisor.log, name, _LOG_TAIL)
         job = found["job"]
         may_cancel = not job.over and _may_cancel(visit.client, job.client)
+        report = await elsewhere(lambda: self.supervisor.folder(job.id).progress) if job.spec.flow is not None else {}
+        may_stop = may_cancel and bool(report) and job.state == State.RUNNING
         kinds = list(KINDS) if job.state == State.DONE else []
-        return await self._shown("job.html", visit, log=log, may_cancel=may_cancel, kinds=kinds, **found)
+        return await self._shown(
+            "job.html",
+            visit,
+            log=log,
+            may_cancel=may_cancel,
+            may_stop=may_stop,
+            kinds=kinds,
+            flow=flow_facts(report),
+            **found,
+        )
 
     async def _spec(self, request: Request, visit: Visit) -> Response:
         job = await elsewhere(self.jobs.get, _job_of(request))
@@ -221,14 +237,24 @@ class Pages:
         return _download(StreamingResponse(all_of_it(), media_type=KINDS[kind]), f"{job.id}.{kind}")
 
     async def _cancel(self, request: Request, visit: Visit) -> Response:
-        await self._form(request, visit)
-        name = _job_of(request)
-        if visit.client.rank < Role.SUBMIT:
-            text = f"client {visit.client.name} has the role {visit.client.role}; submit is required"
-            raise Refused(StatusCode.PERMISSION_DENIED, text)
+        name = await self._changed(request, visit)
         await self.service.Cancel(jobs_pb2.CancelRequest(id=name), None)
         _write_down(request, visit.client, "cancel", "OK", f"job {name}")
         return RedirectResponse(f"/jobs/{name}", 303)
+
+    async def _stop(self, request: Request, visit: Visit) -> Response:
+        name = await self._changed(request, visit)
+        await self.flows.Stop(flows_pb2.StopRequest(id=name), None)
+        _write_down(request, visit.client, "stop", "OK", f"job {name}")
+        return RedirectResponse(f"/jobs/{name}", 303)
+
+    async def _changed(self, request: Request, visit: Visit) -> str:
+        """Return the job of a form that changes it, if the client may change jobs."""
+        await self._form(request, visit)
+        if visit.client.rank < Role.SUBMIT:
+            text = f"client {visit.client.name} has the role {visit.client.role}; submit is required"
+            raise Refused(StatusCode.PERMISSION_DENIED, text)
+        return _job_of(request)
 
     async def _login(self, request: Request, visit: Visit) -> Response:
         target = _own_path(request.query_params.get("next", "/"))

@@ -11,6 +11,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from goffish.services.store.records import OVER, Clock, Event, Job, State
+from goffish.services.store.spec import FlowJob
 from goffish.services.store.store import Jobs
 from goffish.services.web.charts import (
     MOST_BARS,
@@ -157,6 +158,8 @@ def _row(job: Job, now: float) -> dict[str, Any]:
     where, policy = "cloud", "" if dataflow is None else dataflow.policy
     if graph is not None:
         where, policy = graph.runner, graph.policy
+    if job.spec.flow is not None:
+        where = f"flow {_flow_name(job.spec.flow)}"
     if where == "cloud":
         where = f"cloud, {policy}"
     return {
@@ -166,6 +169,42 @@ def _row(job: Job, now: float) -> dict[str, Any]:
         "cost": money(job.cost, job.currency) if job.cost else "", "error": job.error,
         "over_budget": job.spec.budget is not None and job.cost > job.spec.budget,
         "cancelling": job.cancel_requested and not job.over,
+    }  # fmt: skip
+
+
+def _flow_name(flow: FlowJob) -> str:
+    return flow.flow or "inline description"
+
+
+def flow_facts(report: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the page of a job shows of its flow, from the report of the worker; ``None`` without one."""
+    if not report:
+        return None
+    metrics = report["metrics"]
+    operators = [
+        {
+            "name": one["operator"], "kind": one["kind"], "alternate": one["alternate"] or "",
+            **{name: f"{one[name]:,}" for name in ("received", "sent", "queue", "late", "errors")},
+            "rate": f"{one['recent_rate']:,.0f}", "load": f"{one['load']:.0%}",
+        }
+        for one in metrics["operators"]
+    ]  # fmt: skip
+    workers = [
+        {
+            "name": one["worker"], "state": "member" if one["joined"] else "joining", "queued": f"{one['queued']:,}",
+            "checkpoint": one["checkpoint"] or "",
+            "age": "" if one["checkpoint_age"] is None else f"{one['checkpoint_age']:.1f} s",
+        }
+        for one in metrics["workers"]
+    ]  # fmt: skip
+    updates = [
+        {"changes": one["changes"], "state": one["state"], "strategy": one["strategy"], "reason": one["reason"]}
+        for one in report["updates"]
+    ]
+    return {
+        "name": metrics["flow"], "version": report["version"], "updating": report["updating"],
+        "operators": operators, "workers": workers, "updates": updates, "rate": f"{metrics['recent_rate']:,.0f}",
+        "records": f"{metrics['records']:,}", "checkpoint": metrics["checkpoint"],
     }  # fmt: skip
 
 
@@ -191,6 +230,9 @@ def _facts(job: Job, now: float) -> list[tuple[str, str]]:
         given = flow.dataflow if isinstance(flow.dataflow, str) else "inline definition"
         facts += [("dataflow", given), ("policy", flow.policy), ("cloud", flow.cloud_name), ("rates", flow.rates)]
         facts += [(f"option {name}", value) for name, value in flow.options.items()]
+    if spec.flow is not None:
+        facts += [("flow", _flow_name(spec.flow)), ("workers at the start", f"{spec.flow.workers}")]
+        facts += [("resumed from", spec.flow.resume_from)] if spec.flow.resume_from is not None else []
     facts.append(("submitted", f"{moment(job.submitted)} UTC"))
     if job.started is not None:
         waited = duration(job.started - job.submitted)
@@ -224,6 +266,8 @@ def _progress(job: Job, events: list[Event]) -> dict[str, Any] | None:
     """Return the newest reported progress."""
     if not job.progress:
         return None
+    if job.spec.flow is not None:
+        return {"text": f"{job.progress:,} records", "more": "", "share": None}
     unit = "interval" if job.spec.dataflow is not None else "superstep"
     told = next((one.details for one in reversed(events) if one.kind == "progress"), None)
     share, of = number(told, "share"), number(told, "of")

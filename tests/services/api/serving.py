@@ -67,7 +67,7 @@ class RealServer:
         found = []
         for process in processes_with(str(self.home)):
             with suppress(psutil.NoSuchProcess):  # it has ended since
-                if re.search(r"runners[./]worker", " ".join(process.cmdline())):
+                if re.search(r"runners[./](flow_)?worker", " ".join(process.cmdline())):
                     found.append(process)
         return found
 

@@ -7,6 +7,7 @@ the second: they hand in paths of files that the kernel watches, wherever a text
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import json
 import os
@@ -39,6 +40,7 @@ from goffish.services.api.admission import check_spec
 from goffish.services.api.catalog_service import CatalogService
 from goffish.services.api.clients import LOCAL_CLIENT
 from goffish.services.api.feeds import Feeds
+from goffish.services.api.flow_service import FlowService
 from goffish.services.api.guard import Refused, caller
 from goffish.services.api.inputs import Inputs
 from goffish.services.api.job_service import JobService
@@ -46,14 +48,18 @@ from goffish.services.api.planning_service import PlanningService
 from goffish.services.api.spot_advice import Markets
 from goffish.services.runners import cloud_needs, dataflow_worker, worker
 from goffish.services.runners.dataflows import dataflow_order
+from goffish.services.runners.flow_folder import FlowFolder, check_description, load_description
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.limits import UNLIMITED
 from goffish.services.runners.order import Files, order_of
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import open_database
-from goffish.services.store.spec import DataflowJob, GraphJob, JobSpec
-from goffish.v1 import catalog_pb2, jobs_pb2, planning_pb2
+from goffish.services.store.records import State
+from goffish.services.store.spec import DataflowJob, FlowJob, GraphJob, JobSpec
+from goffish.streaming.flow_file import Read, Write
+from goffish.v1 import catalog_pb2, flows_pb2, jobs_pb2, planning_pb2
 from tests.services.api.serving import RealServer, settle
+from tests.services.runners.test_flows import PARTS, description
 
 SECRET = "s3cr3t"
 RUNNERS = ("local", "mpi", "spark", "cloud")
@@ -416,12 +422,14 @@ FLOW = {"elements": [{"id": "a", "cost": 1.0}, {"id": "b", "cost": 1.0}], "input
         "edges": [{"from": "a", "to": "b"}]}  # fmt: skip
 CLOUD = {"classes": [{"name": "m", "cores": 2, "price_per_hour": 1.0}]}
 SETTINGS = [{"dataflow_name": "sc13-diamond"}, {"dataflow_definition": FLOW, "cloud_definition": CLOUD}]
+FLOWS = [{"flow_name": "parts"}, {"flow_definition": description()}]
 #: Requests that are answered, to be changed in one text.
 ASKED: dict[str, list[dict[str, Any]]] = {
     "Submit": [
         {"spec": {"graph": {"algorithm": "bfs", "input_uri": "store", "options": {"source": "1"}}}},
         {"spec": {"graph": {"algorithm": "components", "input_uri": "store", "runner": 4}}},
         *({"spec": {"dataflow": one}} for one in ({"dataflow_name": "sc13-diamond"}, {"dataflow_definition": FLOW})),
+        *({"spec": {"flow": one}} for one in FLOWS),
     ],
     "Upload": [], "Plan": [{"setting": one} for one in SETTINGS], "Explain": [{"setting": one} for one in SETTINGS],
     "Adapt": [{"setting": one, "observations": {"intervals": [{"rates": {}}]}} for one in SETTINGS],
@@ -433,15 +441,26 @@ ASKED: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", [jobs_pb2, planning_pb2, catalog_pb2], ids=lambda one: str(one.__name__)[11:])
+@pytest.mark.parametrize(
+    "module", [jobs_pb2, planning_pb2, catalog_pb2, flows_pb2], ids=lambda one: str(one.__name__)[11:]
+)
 def test_no_text_of_a_message_opens_a_file(module: Any, canaries: Canaries, inputs: Inputs, tmp_path: Path) -> None:
     """Breaks when any text of any request, however deep, is opened as a file by the server."""
     engine = open_database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
     jobs = PatientJobs(engine, "here")
     supervisor = Supervisor(jobs, tmp_path / "jobs", {})
     markets = Markets(canaries.room.parent)
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "parts.py").write_text('__all__ = ["double", "numbers"]\n')
+    flows = FlowFolder(tmp_path / "flows")
+    running = jobs.submit(JobSpec(flow=FlowJob(flow="parts")), LOCAL_CLIENT.name)[0]
+    [running] = jobs.claim()
+    for state in (State.PROVISIONING, State.RUNNING):
+        running = jobs.move(running, state)
+    supervisor.folder(running.id).prepare({}, 1)
     services: dict[str, Any] = {
-        "JobService": JobService(jobs, supervisor, inputs, Feeds(), RUNNERS, 10**6, 10**6),
+        "JobService": JobService(jobs, supervisor, inputs, Feeds(), RUNNERS, 10**6, 10**6, UNLIMITED, flows),
+        "FlowService": FlowService(jobs, supervisor, inputs, flows, UNLIMITED),
         "PlanningService": PlanningService(markets, Here(), 10**6),  # type: ignore[arg-type]
         "CatalogService": CatalogService(markets),
     }
@@ -463,7 +482,10 @@ def test_no_text_of_a_message_opens_a_file(module: Any, canaries: Canaries, inpu
             for method in service.methods:
                 kind = getattr(module, method.input_type.name)
                 call = getattr(services[service.name], method.name)
-                for body in ASKED.get(method.name, [{}]):
+                usual: list[dict[str, Any]] = [{"id": running.id}] if service.name == "FlowService" else [{}]
+                if method.name in ("Update", "ListFlows"):
+                    usual = [{"id": running.id} | one for one in FLOWS] if method.name == "Update" else [{}]
+                for body in ASKED.get(method.name, usual):
                     plain = await ask(call, kind(**body), method.server_streaming)
                     assert method.name not in ASKED or "AdviseSpot" in method.name or "job" in plain or "plan" in plain
                     for put in texts_in(method.input_type):
@@ -476,15 +498,63 @@ def test_no_text_of_a_message_opens_a_file(module: Any, canaries: Canaries, inpu
                             tried += 1
 
     asyncio.run(walk())
-    assert tried >= {"jobs_pb2": 300, "planning_pb2": 500, "catalog_pb2": 5}[module.__name__.rpartition(".")[2]]
+    assert (
+        tried
+        >= {"jobs_pb2": 300, "planning_pb2": 500, "catalog_pb2": 5, "flows_pb2": 75}[module.__name__.rpartition(".")[2]]
+    )
     engine.dispose()
 
 
 def test_messages_have_the_fields_of_jobs() -> None:
     """Breaks when a job of the protocol has a text that the walks over jobs do not know."""
-    for message, model in ((jobs_pb2.GraphJob, GraphJob), (jobs_pb2.DataflowJob, DataflowJob)):
+    models = ((jobs_pb2.GraphJob, GraphJob), (jobs_pb2.DataflowJob, DataflowJob), (jobs_pb2.FlowJob, FlowJob))
+    for message, model in models:
         named = {"dataflow" if one.name.startswith("dataflow_") else one.name for one in message.DESCRIPTOR.fields}
+        named = {one.replace("flow_name", "flow").replace("flow_definition", "definition") for one in named}
         assert named == set(model.model_fields)
+
+
+def test_no_text_of_a_description_opens_a_file(canaries: Canaries, inputs: Inputs, tmp_path: Path) -> None:
+    """Breaks when any text of the description of a flow is opened by the server, or by the worker that loads it."""
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "parts.py").write_text(PARTS)
+    folder, tried = FlowFolder(tmp_path / "flows"), 0
+
+    def changed(value: Any, text: str) -> Iterator[Any]:
+        """Every version of a value with the text in place of one text or key."""
+        if isinstance(value, str):
+            yield text
+        elif isinstance(value, list):
+            yield from (
+                [*value[:at], one, *value[at + 1 :]] for at, old in enumerate(value) for one in changed(old, text)
+            )
+        elif isinstance(value, dict):
+            for key, old in value.items():
+                yield from (value | {key: one} for one in changed(old, text))
+                yield {text if name == key else name: one for name, one in value.items()}
+
+    kinds = [*Read.model_fields, *Write.model_fields]
+    for end in (".py", ".csv", ".json", ".yaml", ".parquet", ".pkl"):
+        path = str(canaries.path(end))
+        given = json.loads(description())
+        several = [given | {"on_error": {"sink": path}}]
+        several += [
+            given | {"operators": [{**one, "read": {kind: path}} for one in given["operators"]]} for kind in kinds
+        ]
+        several += [
+            given | {"operators": [{**one, "write": {kind: path}} for one in given["operators"]]} for kind in kinds
+        ]
+        for one in (*changed(given, path), *several):
+            text = json.dumps(one)
+            for call in (
+                lambda text=text: check_description(folder, text, inputs.resolve, 1),
+                lambda text=text: load_description(folder, text, {}, tmp_path / "records"),
+            ):
+                with contextlib.suppress(GoffishError, KeyError):
+                    call()
+            canaries.check(text)
+            tried += 1
+    assert tried > 300
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 import sqlalchemy as sa
 
+import goffish as gf
 from goffish.services.api.clients import ClientList, Clients, digest
 from goffish.services.store.records import State
 from goffish.services.store.spec import JobSpec
@@ -164,6 +165,33 @@ def test_who_may_cancel(closed: Site, caplog: pytest.LogCaptureFixture) -> None:
     sent = {"proof": proof(web.get("/").text)}
     assert web.post(f"/jobs/{job.id}/cancel", data=sent).status_code == 403
     assert closed.browser("root").get("/jobs/0").status_code == 404
+
+
+def test_flows_are_shown_and_stopped(closed: Site) -> None:
+    """Breaks when the page of a flow shows no rates, shows texts of clients as code, or a reader can stop it."""
+    spec = JobSpec.model_validate({"flow": {"flow": "orders"}})
+    job = closed.run(closed.jobs.submit(spec, "ada")[0], State.PROVISIONING, State.RUNNING)
+    folder = closed.pages.supervisor.folder(job.id)
+    assert ">Flow " not in closed.browser("ada").get(f"/jobs/{job.id}").text
+    flow = gf.stream.Flow("orders")
+    numbers = flow.source(gf.stream.generate(2500), name="numbers")
+    numbers.sink(gf.stream.collect(), name="out")
+    folder.prepare({}, 1)
+    update = {"changes": "changed price", "state": "aborted", "strategy": "mvc", "reason": "<script>alert()</script>"}
+    metrics = flow.run().to_dict()
+    folder.report({"turn": "1", "version": 3, "updating": False, "updates": [update], "metrics": metrics})
+    address = f"/jobs/{job.id}/stop"
+    for name, may in (("reader", False), ("bob", False), ("ada", True), ("root", True)):
+        web = closed.browser(name)
+        page = web.get(f"/jobs/{job.id}").text
+        assert "Flow orders <small>version 3</small>" in page and "&lt;script&gt;alert()&lt;/script&gt;" in page
+        assert re.search(r"numbers</th><td>source</td>.*?2,500", page)
+        assert ("/stop" in page) == may, name
+        answer = web.post(address, data={"proof": proof(page)}, follow_redirects=False)
+        assert answer.status_code == (303 if may else 403), name
+        assert bool(folder.wishes.get("stop")) == may
+    assert [event.kind for event in closed.jobs.events(job.id)].count("stop") == 1
+    assert closed.browser("ada").post(address, data={"proof": "0" * 64}).status_code == 403
 
 
 def test_other_sites_cannot_cancel(site: Site) -> None:

@@ -17,10 +17,12 @@ import httpx
 from goffish.services.api.calls import Shared
 from goffish.services.api.clients import Clients
 from goffish.services.api.feeds import Feeds
+from goffish.services.api.flow_service import FlowService
 from goffish.services.api.inputs import Inputs
 from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
 from goffish.services.api.telemetry import Metrics
+from goffish.services.runners.limits import UNLIMITED
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import open_database
 from goffish.services.store.records import Job, State
@@ -94,7 +96,8 @@ def make_site(home: Path, clients: Clients) -> Site:
     inputs = Inputs((), home / "up", 1 << 20, 1 << 20)
     metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
     service = JobService(jobs, supervisor, inputs, Feeds(), ("local",), 1000)
-    pages = Pages(jobs, supervisor, service, clients, Limits(1e6, 1e6, 100), metrics, Shared(jobs.check))
+    flows = FlowService(jobs, supervisor, inputs, None, UNLIMITED)
+    pages = Pages(jobs, supervisor, service, flows, clients, Limits(1e6, 1e6, 100), metrics, Shared(jobs.check))
     return Site(jobs, home, watch, pages)
 
 

@@ -19,7 +19,7 @@ from goffish.scheduling.dataflow.model import Dataflow, read_dataflow
 from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.simulate.run import simulate
 from goffish.scheduling.simulate.scenario import make_rates
-from goffish.services.runners import dataflows
+from goffish.services.runners import processes
 from goffish.services.runners.attempt import Attempt
 from goffish.services.runners.dataflows import DataflowRunner, EventWriter, Journal, intervals_of
 from goffish.services.runners.folder import JobFolder
@@ -43,7 +43,7 @@ def simulated(job: DataflowJob, cloud: Catalogue | None = None) -> Result:
 
 
 def runners() -> dict[str, DataflowRunner]:
-    return {"dataflow": DataflowRunner(read_catalogue)}
+    return {"dataflow": DataflowRunner(cloud=read_catalogue)}
 
 
 def workers(folder: Path) -> list[psutil.Process]:
@@ -94,7 +94,7 @@ def test_a_dataflow_at_sites(tmp_path: Path) -> None:
     examples = Path(__file__).parents[3] / "examples"
     cloud, dataflow = read_catalogue(examples / "edge-cloud.yaml"), read_dataflow(examples / "factory.yaml")
     spec = DataflowJob(dataflow=dataflow, policy="latency-aware", rates="constant", hours=0.5)
-    with serving(tmp_path, {"dataflow": DataflowRunner(lambda _: cloud)}) as service:
+    with serving(tmp_path, {"dataflow": DataflowRunner(cloud=lambda _: cloud)}) as service:
         job = service.submit(JobSpec(dataflow=spec))
         assert service.settle(job).state == State.DONE
         assert service.result(job)["latency_s"].to_pylist() == pytest.approx([0.07] * 6)
@@ -118,7 +118,7 @@ def test_events_list_some_machines_only(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a run that was cut off is not finished, tells of intervals again, or ends otherwise."""
-    monkeypatch.setattr(dataflows, "_REPORT_S", 0.1)
+    monkeypatch.setattr(processes, "_REPORT_S", 0.1)
     paced = JOB.model_copy(update={"hours_per_second": 2.0})
     with serving(tmp_path, runners()) as service:
         job = service.submit(JobSpec(dataflow=paced))
@@ -160,7 +160,7 @@ def test_machines_that_are_taken_away(tmp_path: Path) -> None:
     """Breaks when a machine that the provider took is not told of, or another one is."""
     cloud = cloud_of(write_cloud(tmp_path / "clouds"))
     spec = JOB.model_copy(update={"hours": 13.0, "rates": "constant"})
-    with serving(tmp_path, {"dataflow": DataflowRunner(lambda _: cloud)}) as service:
+    with serving(tmp_path, {"dataflow": DataflowRunner(cloud=lambda _: cloud)}) as service:
         job = service.submit(JobSpec(dataflow=spec))
         assert service.settle(job).state == State.DONE
         plans = [event.details or {} for event in service.events(job) if event.kind == "plan"]

@@ -95,8 +95,8 @@ def test_a_database_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "either graph or dataflow"),
-        ({"graph": {"algorithm": "bfs", "input_uri": "g"}, "dataflow": {"dataflow": "linear-road"}}, "either"),
+        ({}, "one of graph, dataflow and flow"),
+        ({"graph": {"algorithm": "bfs", "input_uri": "g"}, "dataflow": {"dataflow": "linear-road"}}, "one of graph"),
         ({"graph": {"algorithm": "bfs"}}, "input_uri"),
         ({"graph": {"algorithm": "bfs", "input_uri": "g", "workers": 0}}, "workers"),
         ({"graph": {"algorithm": "bfs", "input_uri": "g", "policy": "file.py:Mine"}}, "policy"),
