@@ -42,6 +42,8 @@ class FlowFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: Exports of files as they were at a time and with a size.
+        self._parsed: dict[Path, tuple[int, int, list[str]]] = {}
 
     @property
     def files(self) -> dict[str, Path]:
@@ -91,20 +93,41 @@ class FlowFolder:
         path = self.file(name)
         if path.suffix != ".py":
             return []
-        try:
-            tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError) as error:
-            raise InputError(f"{path}: cannot be parsed ({error})") from None
-        for one in tree.body:
-            targets = one.targets if isinstance(one, ast.Assign) else []
-            if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
-                try:
-                    return [str(text) for text in ast.literal_eval(one.value)]  # type: ignore[attr-defined]
-                except (ValueError, TypeError):
-                    raise InputError(f"{path}:{one.lineno}: __all__ must be a list of texts") from None
-        return []
+        status = path.stat()
+        known = self._parsed.get(path)
+        if known is None or known[:2] != (status.st_mtime_ns, status.st_size):
+            known = self._parsed[path] = (status.st_mtime_ns, status.st_size, _exports_of(path))
+        return known[2]
 
-    def check(self, text: str) -> str:
+
+def _exports_of(path: Path) -> list[str]:
+    """Return the names in ``__all__`` of a Python file."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path}: cannot be parsed ({error})") from None
+    for one in tree.body:
+        targets = one.targets if isinstance(one, ast.Assign) else []
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            try:
+                return [str(text) for text in ast.literal_eval(one.value)]  # type: ignore[attr-defined]
+            except (ValueError, TypeError):
+                raise InputError(f"{path}:{one.lineno}: __all__ must be a list of texts") from None
+    return []
+
+
+class _Offers:
+    """What a folder offers to one description, whose names can be many: each file is read once.
+
+    Parameters
+    ----------
+    folder : FlowFolder
+    """
+
+    def __init__(self, folder: FlowFolder) -> None:
+        self._folder, self._exports = folder, dict[str, list[str]]()
+
+    def check(self, text: str) -> Path:
         """Return the path of the file of ``file:name`` in a description, if the file exports that name.
 
         Parameters
@@ -116,11 +139,13 @@ class FlowFolder:
         InputError
         """
         name, _, export = text.partition(":")
-        exported = self.exports(name)
+        if name not in self._exports:
+            self._exports[name] = self._folder.exports(name)
+        exported = self._exports[name]
         if export not in exported:
             offered = ", ".join(f"{name}:{one}" for one in exported) or f"none, as {name} has no __all__"
             raise InputError(f"the server does not offer it; choose one of {offered}")
-        return str(self.path / f"{name}.py")
+        return self._folder.path / f"{name}.py"
 
 
 class _Stub(Source, Sink):
@@ -140,18 +165,18 @@ class _Offered(Names):
     """What names in a description are: what files of the folder export, inputs, and the result of the job."""
 
     def __init__(self, folder: FlowFolder, resolve: Resolve, result: Path, *, loads: bool) -> None:
-        self._folder, self._resolve, self._result, self._loads = folder, resolve, result, loads
-        self._modules: dict[str, Any] = {}
+        self._offers, self._resolve, self._result, self._loads = _Offers(folder), resolve, result, loads
+        self._modules: dict[Path, Any] = {}
         #: Names of the sinks that were found.
         self.sinks: list[str] = []
 
     def find(self, text: str) -> Any:
-        path = self._folder.check(text)
+        path = self._offers.check(text)
         if not self._loads:
             return _Stub()
         name = text.partition(":")[2]
         if path not in self._modules:
-            self._modules[path] = load_module(Path(path))
+            self._modules[path] = load_module(path)
         module = self._modules[path]
         if not hasattr(module, name):
             raise InputError(f"{path}: has no {name}, which is in its __all__")

@@ -126,7 +126,7 @@ class Plan:
         self.feeds: dict[str, set[str]] = {}  # operators with a key that send to a channel
         for named, channel in self.keyed.items():
             self.clocks[named], self.feeds[named] = set(), set()
-            self._walk(channel, named, None)
+            self._walk(channel, named, None, set())
         self.arcs = {one.name: arc_of(topology, one.name) for one in topology.operators}
         targets = {channel.target for channel in self.keyed.values()}
         for one in topology.operators:
@@ -139,8 +139,11 @@ class Plan:
             name: [named for named, channel in self.keyed.items() if channel.target == name] for name in targets
         }
 
-    def _walk(self, channel: Channel, named: str, timed: str | None) -> None:
-        """Follow a channel back to what sends its records."""
+    def _walk(self, channel: Channel, named: str, timed: str | None, seen: set[tuple[str, str | None]]) -> None:
+        """Follow a channel back to what sends its records; each sender once, as the number of paths can be huge."""
+        if (channel.source, timed) in seen:
+            return
+        seen.add((channel.source, timed))
         sender = self.topology.operator(channel.source)
         if sender.kind == "source":
             self.clocks[named].add(timed or sender.name)
@@ -153,7 +156,7 @@ class Plan:
         if timed is None and sender.kind == "event_time":
             timed = sender.name
         for one in sender.inputs:
-            self._walk(one, named, timed)
+            self._walk(one, named, timed, seen)
 
     @property
     def lanes(self) -> list[str]:

@@ -247,6 +247,29 @@ def test_inputs_of_patterns(tmp_path: Path) -> None:
         check_description(FlowFolder(tmp_path), text, inputs.resolve, 1)
 
 
+def test_descriptions_that_are_large(tmp_path: Path) -> None:
+    """Breaks when a description takes a time that grows with the paths in it, or parses a file for each name."""
+    (tmp_path / "parts.py").write_text(PARTS)
+    parsed = []
+
+    class Counting(FlowFolder):
+        def exports(self, name: str) -> list[str]:
+            parsed.append(name)
+            return super().exports(name)
+
+    operators: list[dict[str, Any]] = [{"name": "u0", "kind": "source", "read": {"source": "parts:numbers"}}]
+    for at in range(1, 60):  # 2 ** 60 paths
+        both = [f"{side}{at}" for side in "ab"]
+        operators += [{"name": one, "kind": "map", "input": f"u{at - 1}", "function": "parts:double"} for one in both]
+        operators.append({"name": f"u{at}", "kind": "union", "inputs": both})
+    operators += [
+        {"name": "sums", "kind": "aggregate", "input": f"u{at}", "key": "user", "results": {"n": "count"}},
+        {"name": "out", "kind": "sink", "input": "sums", "write": {"result": True}},
+    ]
+    assert check_description(Counting(tmp_path), description(operators=operators), str, 2) == {}
+    assert parsed == ["parts"]
+
+
 def test_messages_of_hostile_clients(flowing: Known, orders: tuple[Client, str]) -> None:
     """Breaks when a message is accepted, or refused without its field, or ends the flow."""
     ann, job = orders
@@ -286,7 +309,7 @@ def test_thousands_of_calls_at_once(flowing: Known, orders: tuple[Client, str]) 
         try:
             ann.flows.Update(asked, metadata=ann.metadata, timeout=60)
         except grpc.RpcError as error:
-            return str(error.code().name)  # type: ignore[attr-defined]
+            return str(error.code().name)
         return "OK"
 
     with ThreadPoolExecutor(64) as threads:
