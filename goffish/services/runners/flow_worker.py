@@ -24,6 +24,7 @@ from goffish.services.runners.flows import LOCKS, facts_of
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.limits import limit_process
 from goffish.services.runners.worker import as_worker, check_turn, finish
+from goffish.services.store.records import without_folders
 from goffish.streaming.embedded import Executor
 from goffish.streaming.live.watch import Watch
 from goffish.streaming.metrics import Metrics
@@ -125,12 +126,15 @@ class _Job:
         """Write the report that the server reads."""
         flow = self._flow
         for report in flow.updates[self._updates :]:
-            if report.to_dict()["state"] == "complete":
+            if report.state == "complete":
                 self.version = self._folder.wishes.get("version", self.version)
         self._updates = len(flow.updates)
         self._folder.report({
             "turn": self._turn, "time": time.time(), "version": self.version, "updating": flow.updating,
-            "updates": [report.to_dict() for report in flow.updates], "metrics": metrics.to_dict(),
+            "updates": [
+                report.to_dict() | {"reason": without_folders(report.reason)} for report in flow.updates
+            ],
+            "metrics": metrics.to_dict(),
         })  # fmt: skip
 
 

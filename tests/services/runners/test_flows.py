@@ -240,6 +240,24 @@ def test_a_savepoint_and_a_job_that_resumes(place: Place) -> None:
 
 
 @pytest.mark.slow
+def test_the_result_of_a_job_that_resumes(place: Place) -> None:
+    """Breaks when the result lacks records of the job before, or has any twice."""
+    (place.flows / "parts.py").write_text(PARTS.replace("count=30", "count=3000, rate=1000"))
+    given = json.loads(description())
+    given["operators"][2:] = [given["operators"][3] | {"input": "doubled"}]
+    with place.serving() as service:
+        first = service.submit(flow_spec(None, definition=json.dumps(given)))
+        until(lambda: progress(service, first)["records"] > 500)
+        service.supervisor.folder(first).wish(stop=True)
+        ask(service, first, "stop")
+        before = service.result(first) if done(service, first) else None
+        second = service.submit(flow_spec(None, definition=json.dumps(given), resume_from=first))
+        done(service, second)
+        assert before is not None and 500 < before.num_rows < 3000
+        assert sorted(service.result(second)["n"].to_pylist()) == list(range(3000))
+
+
+@pytest.mark.slow
 def test_the_worker_is_killed(place: Place) -> None:
     """Breaks when a flow does not go on from its checkpoint, with what clients asked for, or repeats records."""
     place.write(count=12_000, rate=1500)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sqlite3
@@ -252,7 +253,10 @@ def test_inputs_in_use(jobs: Jobs) -> None:
     tables = {"truth": "upload:ef/t.csv", "refine": "leiden", "initial": "first.parquet"}
     graph = {"algorithm": "louvain", "input_uri": "g.txt", "options": tables}
     jobs.submit(JobSpec.model_validate({"graph": graph}), "ann")
-    assert jobs.inputs_in_use() == {"upload:ab/x", "upload:ef/t.csv"}
+    definition = json.dumps({"operators": [{"read": {"csv": "upload:gh/z.csv"}}, {"read": {"csv": "z.csv"}}]})
+    jobs.submit(JobSpec.model_validate({"flow": {"definition": definition}}), "ann")
+    jobs.submit(JobSpec.model_validate({"flow": {"flow": "orders"}}), "ann")
+    assert jobs.inputs_in_use() == {"upload:ab/x", "upload:ef/t.csv", "upload:gh/z.csv"}
 
 
 def test_events_in_parts(jobs: Jobs) -> None:
