@@ -167,7 +167,7 @@ class Server:
         flows = None if settings.flows is None else FlowFolder(settings.flows)
         if flows is not None:
             _log.info("flows in %s: %s", flows.path, ", ".join(flows.files) or "none")
-            runners["flow"] = FlowRunner(most, given, flows, inputs.resolve)
+        runners["flow"] = FlowRunner(most, given, flows, inputs.resolve)
         runners["dataflow"] = DataflowRunner(most, given, cloud_by_name)
         keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
         supervisor = Supervisor(

@@ -11,6 +11,7 @@ from goffish.errors import InputError
 from goffish.services.api.inputs import Inputs
 from goffish.services.api.wire import known_cloud, known_dataflow
 from goffish.services.runners.flow_folder import FlowFolder, check_description
+from goffish.services.runners.flows import NO_FLOWS
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.order import Files, as_named
 from goffish.services.store.spec import DataflowJob, FlowJob, GraphJob, JobSpec
@@ -52,7 +53,7 @@ def check_flow(flow: FlowJob, field: str, inputs: Inputs, flows: FlowFolder | No
     InputError
     """
     if flows is None:
-        raise InputError(f"{field or 'flow_name'}: this server offers no flows; its operator must set --flows")
+        raise InputError(f"{field or 'flow_name'}: {NO_FLOWS}")
     try:
         if flow.flow is not None:
             flows.file(flow.flow)

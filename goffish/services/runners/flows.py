@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ _REPORT_S, _REPORT_SHARE = 1.0, 0.01
 _ENDS_S = 10.0
 #: Folder of the locks of what only one job at a time may use, beside the folders of jobs.
 LOCKS = ".flow-locks"
+NO_FLOWS = "this server offers no flows; its operator must set --flows"
 #: Module of the processes that a worker starts.
 _PROCESSES = "goffish.streaming.runtime.process"
 
@@ -38,12 +39,13 @@ class FlowRunner(WorkerRunner):
 
     Attributes
     ----------
-    flows : FlowFolder
+    flows : FlowFolder, optional
+        Flows that clients may run; without it, flows that run already are monitored only.
     resolve : callable
         Resolves the name of an input to a path; raises `InputError`.
     """
 
-    flows: FlowFolder = field(default_factory=lambda: FlowFolder(Path()))
+    flows: FlowFolder | None = None
     resolve: Resolve = str
     module: ClassVar = "goffish.services.runners.flow_worker"
 
@@ -51,6 +53,8 @@ class FlowRunner(WorkerRunner):
         """Return the order of a worker, after processes of the last one have ended."""
         folder, flow = attempt.folder, attempt.job.spec.flow
         assert flow is not None
+        if self.flows is None:
+            raise InputError(NO_FLOWS)
         _end_orphans(folder)
         folder.path.mkdir(parents=True, exist_ok=True)
         if 0 not in Versions(folder.path):  # last, as it marks the folder as complete

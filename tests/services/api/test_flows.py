@@ -300,6 +300,7 @@ def test_messages_of_hostile_clients(flowing: Known, orders: tuple[Client, str])
     assert ann.job(job).state == jobs_pb2.JOB_STATE_RUNNING
 
 
+@pytest.mark.slow
 def test_thousands_of_calls_at_once(flowing: Known, orders: tuple[Client, str]) -> None:
     """Breaks when calls wait for each other in the threads of the server, versions pile up, or the flow suffers."""
     ann, job = orders

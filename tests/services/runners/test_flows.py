@@ -240,6 +240,28 @@ def test_a_savepoint_and_a_job_that_resumes(place: Place) -> None:
 
 
 @pytest.mark.slow
+def test_a_stop_outlives_the_worker(place: Place) -> None:
+    """Breaks when a flow that is to stop runs on because its worker was killed."""
+    place.write(count=100_000, rate=1500)
+    with place.serving() as service:
+        job = service.submit(flow_spec())
+        until(lambda: progress(service, job)["records"] > 500)
+        service.supervisor.folder(job).wish(stop=True)
+        for worker in place.workers():
+            worker.kill()
+        found = done(service, job)
+        assert found.summary is not None and found.summary["stopped"] == "stopped"
+        assert (found.attempts, found.losses) == (2, 1)
+
+
+def test_a_server_that_offers_no_flows_any_more(place: Place) -> None:
+    """Breaks when a job whose flow cannot be started again is tried for ever."""
+    with serving(place.path / "home", {"flow": FlowRunner()}) as service:
+        found = service.settle(service.submit(flow_spec()))
+    assert (found.state, found.error) == (State.FAILED, "this server offers no flows; its operator must set --flows")
+
+
+@pytest.mark.slow
 def test_the_result_of_a_job_that_resumes(place: Place) -> None:
     """Breaks when the result lacks records of the job before, or has any twice."""
     (place.flows / "parts.py").write_text(PARTS.replace("count=30", "count=3000, rate=1000"))
