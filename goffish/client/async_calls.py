@@ -236,7 +236,7 @@ class AsyncCalls(Connection):
         ServiceError
             If there is no such job, it is not a flow job, or the server cannot be reached.
         """
-        found = await self._call(self.flows.GetMetrics, requests.of_job(flows_pb2.GetMetricsRequest(), job))
+        found = await self._call(self.flows.GetFlowMetrics, requests.of_job(flows_pb2.GetFlowMetricsRequest(), job))
         metrics = json.loads(found.metrics) if found.metrics else None
         updates = json.loads(found.updates)
         return {"metrics": metrics, "version": found.version, "updating": found.updating, "updates": updates}
@@ -254,7 +254,7 @@ class AsyncCalls(Connection):
         ServiceError
             If the flow does not run, belongs to another client, or the server cannot be reached.
         """
-        await self._call(self.flows.Stop, requests.of_job(flows_pb2.StopRequest(), job), usual_s=CHANGE_S)
+        await self._call(self.flows.StopFlow, requests.of_job(flows_pb2.StopFlowRequest(), job), usual_s=CHANGE_S)
 
     async def update_flow(
         self, job: str, flow: str | Mapping[str, Any], *, strategy: str = "mvc", partial_windows: str = "emit",
@@ -289,10 +289,10 @@ class AsyncCalls(Connection):
         """
         given = requests.flow_fields(flow)
         asked = requests.of_job(
-            flows_pb2.UpdateRequest(), job, **given, strategy=strategy, partial_windows=partial_windows,
+            flows_pb2.UpdateFlowRequest(), job, **given, strategy=strategy, partial_windows=partial_windows,
             dry_run=dry_run,
         )  # fmt: skip
-        plan: dict[str, Any] = json.loads((await self._call(self.flows.Update, asked, usual_s=CHANGE_S)).plan)
+        plan: dict[str, Any] = json.loads((await self._call(self.flows.UpdateFlow, asked, usual_s=CHANGE_S)).plan)
         return plan
 
     async def scale_flow(self, job: str, workers: int) -> None:
@@ -311,8 +311,8 @@ class AsyncCalls(Connection):
         ServiceError
             If the number is not accepted, the flow belongs to another client, or the server cannot be reached.
         """
-        asked = requests.of_job(flows_pb2.ScaleRequest(), job, workers=workers)
-        await self._call(self.flows.Scale, asked, usual_s=CHANGE_S)
+        asked = requests.of_job(flows_pb2.ScaleFlowRequest(), job, workers=workers)
+        await self._call(self.flows.ScaleFlow, asked, usual_s=CHANGE_S)
 
     async def switch_alternate(self, job: str, operator: str, alternate: str) -> None:
         """Switch an operator of a flow to an alternate before its next batch.
@@ -331,8 +331,8 @@ class AsyncCalls(Connection):
         ServiceError
             If there is no such alternate, the flow belongs to another client, or the server cannot be reached.
         """
-        asked = requests.of_job(flows_pb2.SwitchRequest(), job, operator=operator, alternate=alternate)
-        await self._call(self.flows.Switch, asked, usual_s=CHANGE_S)
+        asked = requests.of_job(flows_pb2.SwitchAlternateRequest(), job, operator=operator, alternate=alternate)
+        await self._call(self.flows.SwitchAlternate, asked, usual_s=CHANGE_S)
 
     async def list(
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",

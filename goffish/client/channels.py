@@ -19,7 +19,7 @@ from goffish.v1 import catalog_pb2_grpc, flows_pb2_grpc, jobs_pb2_grpc, planning
 #: streams, which gRPC does not retry reliably. Adapt and PlanAhead change the state of a session and are not retried.
 _REPEATABLE = {
     "JobService": ("Get", "List", "Cancel", "Log"),
-    "FlowService": ("ListFlows", "GetMetrics", "Stop", "Scale", "Switch"),
+    "FlowService": ("ListFlows", "GetFlowMetrics", "StopFlow", "ScaleFlow", "SwitchAlternate"),
     "PlanningService": ("Plan", "AdviseSpot", "Explain"),
     "CatalogService": (
         "ListCatalogues", "GetPrices", "ListMarkets", "ListDataflows", "ListPolicies", "ListAlgorithms",

@@ -5,7 +5,7 @@ cd "$(dirname "$0")"
 proto=../../../proto
 package=goffish.example/client/goffishv1
 options=module=goffish.example/client
-for file in jobs planning catalog dataflows; do
+for file in jobs planning catalog dataflows flows; do
     options=$options,Mgoffish/v1/$file.proto=$package
 done
 "${PYTHON:-python3}" -m grpc_tools.protoc -I"$proto" \

@@ -74,17 +74,19 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
                 made.flows.add(name=name, exports=[f"{name}:{one}" for one in exports])
         return made
 
-    async def GetMetrics(self, request: flows_pb2.GetMetricsRequest, context: Any) -> flows_pb2.GetMetricsResponse:
+    async def GetFlowMetrics(
+        self, request: flows_pb2.GetFlowMetricsRequest, context: Any
+    ) -> flows_pb2.GetFlowMetricsResponse:
         """Return the last metrics of a flow job."""
         job = _flow_job(await elsewhere(self._jobs.get, request.id))
         check_here(self._jobs, job)
         report = await elsewhere(lambda: self._supervisor.folder(job.id).progress)
-        return flows_pb2.GetMetricsResponse(
+        return flows_pb2.GetFlowMetricsResponse(
             metrics=json.dumps(report["metrics"]) if report else "", version=report.get("version", 0),
             updating=report.get("updating", False), updates=json.dumps(report.get("updates", [])),
         )  # fmt: skip
 
-    async def Stop(self, request: flows_pb2.StopRequest, context: Any) -> flows_pb2.StopResponse:
+    async def StopFlow(self, request: flows_pb2.StopFlowRequest, context: Any) -> flows_pb2.StopFlowResponse:
         """Stop a flow after a savepoint."""
         job, by = await self._own(request.id), caller.get().name
 
@@ -99,9 +101,9 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
                 _log.info("%s", error)  # a worker that starts now, or again, reads the wish
 
         await self._change(job, stop)
-        return flows_pb2.StopResponse()
+        return flows_pb2.StopFlowResponse()
 
-    async def Update(self, request: flows_pb2.UpdateRequest, context: Any) -> flows_pb2.UpdateResponse:
+    async def UpdateFlow(self, request: flows_pb2.UpdateFlowRequest, context: Any) -> flows_pb2.UpdateFlowResponse:
         """Begin to update a flow."""
         for field in ("strategy", "partial_windows", "flow_name"):
             if len(getattr(request, field)) > _LONGEST:
@@ -148,9 +150,9 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
                 self._jobs.note(job, "update", f"update to version {number}, {what}, requested by {by}", details)
             return json.dumps(plan)
 
-        return flows_pb2.UpdateResponse(plan=await self._change(job, update))
+        return flows_pb2.UpdateFlowResponse(plan=await self._change(job, update))
 
-    async def Scale(self, request: flows_pb2.ScaleRequest, context: Any) -> flows_pb2.ScaleResponse:
+    async def ScaleFlow(self, request: flows_pb2.ScaleFlowRequest, context: Any) -> flows_pb2.ScaleFlowResponse:
         """Begin to run a flow on another number of workers."""
         check_workers(request.workers, "workers", self._limits)
         job, by = await self._own(request.id), caller.get().name
@@ -161,9 +163,11 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
             self._jobs.note(job, "scale", f"{request.workers} workers requested by {by}", {"workers": request.workers})
 
         await self._change(job, scale)
-        return flows_pb2.ScaleResponse()
+        return flows_pb2.ScaleFlowResponse()
 
-    async def Switch(self, request: flows_pb2.SwitchRequest, context: Any) -> flows_pb2.SwitchResponse:
+    async def SwitchAlternate(
+        self, request: flows_pb2.SwitchAlternateRequest, context: Any
+    ) -> flows_pb2.SwitchAlternateResponse:
         """Switch an operator to an alternate."""
         given = {"operator": request.operator, "alternate": request.alternate}
         for field, text in given.items():
@@ -178,7 +182,7 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
             self._jobs.note(job, "switch", f"{request.operator} uses {request.alternate}, requested by {by}", given)
 
         await self._change(job, switch)
-        return flows_pb2.SwitchResponse()
+        return flows_pb2.SwitchAlternateResponse()
 
     async def _own(self, name: str) -> Job:
         """Return a running flow job of this server that the caller may change."""

@@ -39,7 +39,8 @@ _OPEN = "/grpc.health."
 _ROLES = {
     "/goffish.v1.JobService/Submit": Role.SUBMIT, "/goffish.v1.JobService/Cancel": Role.SUBMIT,
     "/goffish.v1.JobService/Upload": Role.SUBMIT,
-    **{f"/goffish.v1.FlowService/{name}": Role.SUBMIT for name in ("Stop", "Update", "Scale", "Switch")},
+    "/goffish.v1.FlowService/StopFlow": Role.SUBMIT, "/goffish.v1.FlowService/UpdateFlow": Role.SUBMIT,
+    "/goffish.v1.FlowService/ScaleFlow": Role.SUBMIT, "/goffish.v1.FlowService/SwitchAlternate": Role.SUBMIT,
 }  # fmt: skip
 #: Cheap calls with large responses; few run concurrently per client.
 _READS = frozenset(

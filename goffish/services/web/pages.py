@@ -244,7 +244,7 @@ class Pages:
 
     async def _stop(self, request: Request, visit: Visit) -> Response:
         name = await self._changed(request, visit)
-        await self.flows.Stop(flows_pb2.StopRequest(id=name), None)
+        await self.flows.StopFlow(flows_pb2.StopFlowRequest(id=name), None)
         _write_down(request, visit.client, "stop", "OK", f"job {name}")
         return RedirectResponse(f"/jobs/{name}", 303)
 

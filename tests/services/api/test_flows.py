@@ -281,8 +281,8 @@ def test_messages_of_hostile_clients(flowing: Known, orders: tuple[Client, str])
         spec = jobs_pb2.JobSpec(flow=jobs_pb2.FlowJob(flow_definition=text))
         code, found = refused(ann.submit, spec)
         assert code == Code.INVALID_ARGUMENT and message in found, found
-        asked = flows_pb2.UpdateRequest(id=job, flow_definition=text)
-        assert refused(ann._call, ann.flows.Update, asked)[0] == Code.INVALID_ARGUMENT
+        asked = flows_pb2.UpdateFlowRequest(id=job, flow_definition=text)
+        assert refused(ann._call, ann.flows.UpdateFlow, asked)[0] == Code.INVALID_ARGUMENT
     for made, message in (
         (lambda: ann.submit_flow("orders", workers=5), "spec.flow.workers: 5 exceeds the server's limit of 4"),
         (lambda: ann.submit_flow("orders", workers=0), "flow.workers = 0: should be"),
@@ -306,9 +306,9 @@ def test_thousands_of_calls_at_once(flowing: Known, orders: tuple[Client, str]) 
     ann, job = orders
 
     def call(number: int) -> str:
-        asked = flows_pb2.UpdateRequest(id=job, flow_name="orders", dry_run=bool(number % 2))
+        asked = flows_pb2.UpdateFlowRequest(id=job, flow_name="orders", dry_run=bool(number % 2))
         try:
-            ann.flows.Update(asked, metadata=ann.metadata, timeout=60)
+            ann.flows.UpdateFlow(asked, metadata=ann.metadata, timeout=60)
         except grpc.RpcError as error:
             return str(error.code().name)
         return "OK"

@@ -483,8 +483,8 @@ def test_no_text_of_a_message_opens_a_file(module: Any, canaries: Canaries, inpu
                 kind = getattr(module, method.input_type.name)
                 call = getattr(services[service.name], method.name)
                 usual: list[dict[str, Any]] = [{"id": running.id}] if service.name == "FlowService" else [{}]
-                if method.name in ("Update", "ListFlows"):
-                    usual = [{"id": running.id} | one for one in FLOWS] if method.name == "Update" else [{}]
+                if method.name in ("UpdateFlow", "ListFlows"):
+                    usual = [{"id": running.id} | one for one in FLOWS] if method.name == "UpdateFlow" else [{}]
                 for body in ASKED.get(method.name, usual):
                     plain = await ask(call, kind(**body), method.server_streaming)
                     assert method.name not in ASKED or "AdviseSpot" in method.name or "job" in plain or "plan" in plain
