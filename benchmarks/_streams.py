@@ -1,0 +1,471 @@
+"""Programs of each stream system for `stream_peers.py`, in the environment that has the system.
+
+As a module: `start` gives a `System`, a process that runs programs, or the reason why there is none. As a script it is
+that process: it reads a request per line and answers with a line, both JSON. A process has run each program before it
+is measured; the start of an interpreter or of a JVM does not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PACKAGES = {"goffish": "goffish", "bytewax": "bytewax", "pathway": "pathway", "pyflink": "apache-flink"}
+#: Records of Bytewax's and our in-memory sources that are given out together.
+_BATCH = 1000
+_LINES, _WORDS_IN_LINE, _KEYS = 1000, 10, 10_000
+
+Rows = list[tuple[Any, ...]]
+Program = Callable[[dict[str, Any]], Rows | float]
+
+
+@dataclass
+class System:
+    """A process that runs programs of one system."""
+
+    name: str
+    workers: int
+    process: subprocess.Popen[str]
+    log: Path
+    version: str = ""
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    cores: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.version}, {self.workers} worker{'s' * (self.workers > 1)}"
+
+    def read(self, limit_s: float) -> dict[str, Any]:
+        out = self.process.stdout
+        assert out is not None
+        if not select.select([out], [], [], limit_s)[0]:
+            self.close()
+            raise TimeoutError(f"no answer in {limit_s:.0f} s")
+        line = out.readline()
+        if not line:
+            self.process.wait()
+            lines = self.log.read_text().strip().splitlines()
+            raise RuntimeError(lines[-1] if lines else f"ended with code {self.process.returncode}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def run(self, limit_s: float, **request: Any) -> dict[str, Any]:
+        """Run a program; the answer has its ``seconds``, and ``rows`` where `check` is given."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return self.read(limit_s)
+
+    def measure(self, task: str, limit_s: float, **request: Any) -> None:
+        """Run a program and keep its seconds and core-seconds."""
+        before = _core_seconds(self.process.pid)
+        self.seconds.setdefault(task, []).append(self.run(limit_s, task=task, **request)["seconds"])
+        self.cores.setdefault(task, []).append(_core_seconds(self.process.pid) - before)
+
+    def median(self, task: str) -> float:
+        return statistics.median(self.seconds[task])
+
+    def median_cores(self, task: str) -> float:
+        return statistics.median(self.cores[task])
+
+    def close(self) -> None:
+        import psutil
+
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for one in psutil.Process(self.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+        self.process.kill()
+        self.process.wait()
+
+
+def _core_seconds(pid: int) -> float:
+    """Return the core-seconds of a process and all its children so far."""
+    import psutil
+
+    total = 0.0
+    first = psutil.Process(pid)
+    for one in [first, *first.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(one.cpu_times()[:4])
+    return total
+
+
+def start(name: str, python: str | None, folder: Path, workers: int) -> System | str:
+    """Return a process of a system, or the reason why it takes no part."""
+    if python is None:
+        return f"{name} is skipped: --{name}-python names no interpreter with {PACKAGES[name]}"
+    log = folder / f"{name}-{workers}.log"
+    path = f"{Path(python).absolute().parent}{os.pathsep}{os.environ['PATH']}"  # PyFlink starts `python`
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [python, __file__, name, f"{workers}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
+            text=True, env=os.environ | {"PATHWAY_THREADS": f"{workers}", "PATH": path},
+        )  # fmt: skip
+    system = System(name, workers, process, log)
+    try:
+        system.version = system.read(120.0)["version"]
+    except (RuntimeError, TimeoutError) as error:
+        return f"{name} is skipped: {error}"
+    return system
+
+
+# What the programs have in common.
+
+
+def line_of(number: int) -> str:
+    """Return a line of ten words."""
+    return " ".join(f"word{(number * 7919 + i * 104_729) % _KEYS}" for i in range(_WORDS_IN_LINE))
+
+
+LINES = [line_of(number) for number in range(_LINES)]
+
+
+def line(number: int) -> str:
+    """Return the line of a number."""
+    return LINES[number % _LINES]
+
+
+def pair(number: int) -> tuple[str, int]:
+    """Return the key and the value of a number."""
+    return f"k{number * 7919 % _KEYS}", number % 1000
+
+
+def add(total: int, value: int) -> int:
+    """Return the sum."""
+    return total + value
+
+
+# GoFFish.
+
+
+def _goffish(task: str, workers: int) -> Program:
+    import goffish as gf
+    from goffish.streaming.sinks import Sink
+
+    def columns(request: dict[str, Any], flow: Any) -> Any:
+        file = f"{request['folder']}/{task}-*.csv"
+        read = flow.source(gf.stream.read_csv(file))
+        return read.key_by("word").count() if task == "words" else read.key_by("key").sum("value")
+
+    def rows(request: dict[str, Any], flow: Any) -> Any:
+        if task == "python-words":
+            read = flow.source(gf.stream.generate(line, count=request["records"] // _WORDS_IN_LINE))
+            return read.flat_map(str.split).key_by(lambda word: word).count()
+        read = flow.source(gf.stream.generate(pair, count=request["records"]))
+        return read.key_by(lambda one: one[0]).reduce(lambda total, one: total + one[1], initial=0)
+
+    def run(request: dict[str, Any]) -> Rows | float:
+        flow = gf.stream.Flow(task)
+        made = rows(request, flow) if task.startswith("python") else columns(request, flow)
+        seen = gf.stream.collect() if request.get("check") else Sink()
+        made.sink(seen)
+        if workers > 1:
+            return flow.run(workers=workers, replication=0, progress=False).seconds
+        flow.run(progress=False)
+        last = {row[next(iter(row))]: tuple(row.values()) for row in getattr(seen, "values", ())}
+        return list(last.values())
+
+    return run
+
+
+# Bytewax.
+
+
+def _bytewax(task: str, workers: int) -> Program:
+    import bytewax.operators as op
+    import pyarrow as pa
+    import pyarrow.csv
+    from bytewax.dataflow import Dataflow
+    from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
+    from bytewax.outputs import DynamicSink, StatelessSinkPartition
+    from bytewax.testing import cluster_main, run_main
+
+    class Part(StatefulSourcePartition[Any, None]):
+        def __init__(self, batches: Iterable[Any]) -> None:
+            self._batches = iter(batches)
+
+        def next_batch(self) -> Any:
+            return next(self._batches)
+
+        def snapshot(self) -> None:
+            return None
+
+    class Parts(FixedPartitionedSource[Any, None]):
+        def __init__(self, parts: dict[str, Callable[[], Iterable[Any]]]) -> None:
+            self._parts = parts
+
+        def list_parts(self) -> list[str]:
+            return list(self._parts)
+
+        def build_part(self, step_id: str, for_part: str, resume_state: None) -> Part:
+            return Part(self._parts[for_part]())
+
+    class Collected(DynamicSink[Any]):
+        def __init__(self, found: list[Any] | None) -> None:
+            self.found = found
+
+        def build(self, step_id: str, worker_index: int, worker_count: int) -> StatelessSinkPartition[Any]:
+            found = self.found
+
+            class Out(StatelessSinkPartition[Any]):
+                def write_batch(self, items: list[Any]) -> None:
+                    if found is not None:
+                        found.extend(items)
+
+            return Out()
+
+    def numbers(part: int, count: int) -> Iterable[list[int]]:
+        size = _BATCH * workers
+        return (list(range(at, min(at + size, count), workers)) for at in range(part, count, size))
+
+    def partial(batch: pa.RecordBatch) -> list[tuple[str, int]]:
+        key = batch.schema.names[0]
+        what = (key, "count") if task == "words" else ("value", "sum")
+        found = pa.Table.from_batches([batch]).group_by(key).aggregate([what])
+        names = found.column(key).cast(pa.string()).to_pylist()
+        return list(zip(names, found.column("_".join(what)).to_pylist(), strict=True))
+
+    def made(request: dict[str, Any], sink: Collected) -> Dataflow:
+        flow = Dataflow("flow")
+        if not task.startswith("python"):
+            files = sorted(str(one) for one in Path(request["folder"]).glob(f"{task}-*.csv"))
+            parts = {f: (lambda f=f: ([batch] for batch in pyarrow.csv.open_csv(f))) for f in files}
+            read = op.flat_map("partial", op.input("in", flow, Parts(parts)), partial)
+            op.output("out", op.reduce_final("sum", read, add), sink)
+            return flow
+        words = task == "python-words"
+        count = request["records"] // (_WORDS_IN_LINE if words else 1)
+        read = op.input("in", flow, Parts({f"{n}": (lambda n=n: numbers(n, count)) for n in range(workers)}))
+        if words:
+            split = op.flat_map("split", op.map("line", read, line), str.split)
+            result = op.count_final("count", split, lambda word: word)
+        else:
+            result = op.reduce_final("sum", op.map("pair", read, pair), add)
+        op.output("out", result, sink)
+        return flow
+
+    def run(request: dict[str, Any]) -> Rows:
+        found: list[Any] | None = [] if request.get("check") else None
+        if workers == 1:
+            run_main(made(request, Collected(found)))
+            return [tuple(row) for row in found or ()]
+        addresses = [f"127.0.0.1:{port}" for port in _free_ports(workers)]
+        children = []
+        for number in range(1, workers):
+            pid = os.fork()
+            if not pid:
+                try:
+                    cluster_main(made(request, Collected(None)), addresses, number)
+                finally:
+                    os._exit(0)
+            children.append(pid)
+        cluster_main(made(request, Collected(None)), addresses, 0)
+        for pid in children:
+            os.waitpid(pid, 0)
+        return []
+
+    return run
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        opened = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in opened:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in opened]
+
+
+# Pathway.
+
+
+def _pathway(task: str, workers: int) -> Program:
+    import pathway as pw
+
+    def result(request: dict[str, Any]) -> Any:
+        def read(name: str, **columns: type) -> Any:
+            schema = pw.schema_from_types(**columns)
+            pattern = f"{name}-*.csv"
+            return pw.io.csv.read(request["folder"], object_pattern=pattern, schema=schema, mode="static")
+
+        if task == "words":
+            table = read("words", word=str)
+            return table.groupby(table.word).reduce(table.word, total=pw.reducers.count())
+        if task == "sums":
+            table = read("sums", key=int, value=int)
+            return table.groupby(table.key).reduce(table.key, total=pw.reducers.sum(table.value))
+        table = read(task, number=int)
+        if task == "python-words":
+            lines = table.select(
+                words=pw.apply_with_type(lambda n: tuple(line(n).split()), tuple[str, ...], table.number)
+            )
+            words = lines.flatten(lines.words)
+            return words.groupby(words.words).reduce(words.words, total=pw.reducers.count())
+        pairs = table.select(
+            key=pw.apply_with_type(lambda n: pair(n)[0], str, table.number),
+            value=pw.apply_with_type(lambda n: pair(n)[1], int, table.number),
+        )
+        return pairs.groupby(pairs.key).reduce(pairs.key, total=pw.reducers.sum(pairs.value))
+
+    def run(request: dict[str, Any]) -> Rows:
+        pw.internals.parse_graph.G.clear()
+        found = result(request)
+        rows: dict[Any, tuple[Any, ...]] = {}
+
+        def change(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
+            if is_addition:
+                rows[key] = tuple(row.values())
+            elif rows.get(key) == tuple(row.values()):
+                del rows[key]
+
+        if request.get("check"):
+            pw.io.subscribe(found, on_change=change)
+        else:
+            pw.io.null.write(found)
+        pw.run(monitoring_level=pw.MonitoringLevel.NONE)
+        return list(rows.values())
+
+    return run
+
+
+# PyFlink.
+
+
+def _pyflink(task: str, workers: int) -> Program:
+    from pyflink.table import EnvironmentSettings, TableEnvironment
+
+    if task.startswith("python"):
+        return _flink_stream(task, workers)
+    env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for name, value in (
+        ("parallelism.default", f"{workers}"),
+        ("pipeline.object-reuse", "true"),
+        ("table.exec.mini-batch.enabled", "true"),
+        ("table.exec.mini-batch.allow-latency", "500 ms"),
+        ("table.exec.mini-batch.size", "50000"),
+    ):
+        env.get_config().set(name, value)
+    columns = {"words": "word STRING", "sums": "key BIGINT, `value` BIGINT"}[task].replace("key", "`key`")
+    query = {
+        "words": "SELECT word, COUNT(*) AS total FROM records GROUP BY word",
+        "sums": "SELECT `key`, SUM(`value`) AS total FROM records GROUP BY `key`",
+    }[task]
+
+    def run(request: dict[str, Any]) -> Rows:
+        env.execute_sql("DROP TABLE IF EXISTS records")
+        # The files with a header are not for this system: its CSV format has no option for one.
+        options = f"'connector' = 'filesystem', 'path' = '{request['folder']}/{task}-no-header', 'format' = 'csv'"
+        env.execute_sql(f"CREATE TABLE records ({columns}) WITH ({options})")
+        return _flink_run(env, query, bool(request.get("check")))
+
+    return run
+
+
+def _flink_run(env: Any, query: str, check: bool) -> Rows:
+    """Run a query; return its rows after all changes."""
+    if not check:
+        env.execute_sql("DROP TABLE IF EXISTS sink")
+        types = env.sql_query(query).get_schema()
+        columns = ", ".join(
+            f"`{name}` {kind}"
+            for name, kind in zip(types.get_field_names(), map(_sql_type, types.get_field_data_types()), strict=True)
+        )
+        env.execute_sql(f"CREATE TABLE sink ({columns}) WITH ('connector' = 'blackhole')")
+        env.execute_sql(f"INSERT INTO sink {query}").wait()
+        return []
+    from pyflink.common import RowKind
+
+    rows: dict[tuple[Any, ...], int] = {}
+    with env.execute_sql(query).collect() as changes:
+        for one in changes:
+            added = one.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)
+            rows[tuple(one)] = rows.get(tuple(one), 0) + (1 if added else -1)
+    return [row for row, count in rows.items() for _ in range(count)]
+
+
+def _sql_type(kind: Any) -> str:
+    names = {"VarCharType": "STRING", "BigIntType": "BIGINT", "TimestampType": "TIMESTAMP(3)"}
+    return names.get(type(kind).__name__) or type(kind).__name__.removesuffix("Type").upper()
+
+
+def _flink_stream(task: str, workers: int) -> Program:
+    from pyflink.common import Configuration, Types, WatermarkStrategy
+    from pyflink.datastream import StreamExecutionEnvironment
+    from pyflink.datastream.connectors.base import Sink
+    from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+    from pyflink.java_gateway import get_gateway
+
+    def run(request: dict[str, Any]) -> Rows:
+        config = Configuration()
+        config.set_string("python.execution-mode", "thread")
+        config.set_string("pipeline.object-reuse", "true")
+        env = StreamExecutionEnvironment.get_execution_environment(config)
+        env.set_parallelism(workers)
+        words = task == "python-words"
+        count = request["records"] // (_WORDS_IN_LINE if words else 1)
+        numbers = env.from_source(NumberSequenceSource(0, count - 1), WatermarkStrategy.no_watermarks(), "numbers")
+        kind = Types.TUPLE([Types.STRING(), Types.LONG()])
+        if words:
+            keyed = numbers.flat_map(lambda n: [(word, 1) for word in line(n).split()], output_type=kind)
+        else:
+            keyed = numbers.map(pair, output_type=kind)
+        totals = keyed.key_by(lambda one: one[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+        if request.get("check"):
+            last = {}
+            with totals.execute_and_collect() as found:
+                for key, total in found:
+                    last[key] = max(total, last.get(key, total))
+            return list(last.items())
+        sink = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()
+        totals.sink_to(Sink(sink))
+        env.execute(task)
+        return []
+
+    return run
+
+
+_SYSTEMS: dict[str, Callable[[str, int], Program]] = {
+    "goffish": _goffish, "bytewax": _bytewax, "pathway": _pathway, "pyflink": _pyflink,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Answer requests."""
+    name, workers = sys.argv[1], int(sys.argv[2])
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what systems print must not be between the answers
+    print(json.dumps({"version": importlib.metadata.version(PACKAGES[name])}), file=out, flush=True)
+    programs: dict[str, Program] = {}
+    for text in sys.stdin:
+        request = json.loads(text)
+        try:
+            program = programs.setdefault(request["task"], _SYSTEMS[name](request["task"], workers))
+            begun = time.perf_counter()
+            rows, seconds = program(request), time.perf_counter() - begun
+            if isinstance(rows, float):  # without the start of worker processes
+                rows, seconds = [], rows
+            answer = {"seconds": seconds, "rows": sorted((str(key), *rest) for key, *rest in rows)}
+        except Exception as error:
+            answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:500]}
+            import traceback
+
+            traceback.print_exc()
+        print(json.dumps(answer, default=str), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Word count and keyed sum against Bytewax, Pathway and PyFlink: ``python benchmarks/stream_peers.py``.
+
+Each system runs in a process of its own, and systems alternate. ``--pathway-python E/bin/python`` names the interpreter
+of an environment with Pathway, and so on; systems that are neither there nor in this environment are skipped. Results
+of all systems are checked to be equal on a small input before anything is measured. The start of interpreters, of a
+JVM and of worker processes does not count; PyFlink's jobs include their submission.
+
+- ``words`` and ``sums`` read CSV files, one for each worker, with what each system has for columns: Arrow batches
+  here, compiled operators of Pathway, SQL with mini-batches in PyFlink, and in Bytewax, which has no columns, Arrow's
+  CSV reader and aggregation of each batch before its own.
+- ``python-words`` and ``python-sums`` make the records from numbers, and call Python functions for each record;
+  PyFlink in thread mode. Pathway has no source of numbers, and reads them from a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import _harness
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from _streams import System, start
+
+COLUMNS, PYTHON = ("words", "sums"), ("python-words", "python-sums")
+_KEYS, _SEED, _LIMIT_S = 100_000, 7, 300.0
+_LETTERS = 7
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--python-records", type=int, default=2_000_000)
+    parser.add_argument("--check-records", type=int, default=50_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tasks", nargs="+", choices=COLUMNS + PYTHON, default=COLUMNS + PYTHON)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    add_systems(parser, ("bytewax", "pathway", "pyflink"))
+    given = parser.parse_args()
+    print(_harness.machine_line(("pyarrow",)), "\n")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "timed", given.records, given.python_records, max(given.workers))
+        write(folder / "check", given.check_records, given.check_records, max(given.workers))
+        systems = started(given, folder, ("bytewax", "pathway", "pyflink"))
+        try:
+            for task in given.tasks:
+                compare(task, systems, folder, given)
+        finally:
+            for one in systems:
+                one.close()
+
+
+def add_systems(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    """Add the options with the interpreters of other systems."""
+    for name in names:
+        here = sys.executable if importlib.util.find_spec(name) else None
+        parser.add_argument(f"--{name}-python", metavar="PYTHON", default=here, help=f"interpreter that has {name}")
+
+
+def started(given: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> list[System]:
+    """Start all systems; print which are skipped."""
+    systems: list[System] = []
+    for name in ("goffish", *names):
+        python = sys.executable if name == "goffish" else getattr(given, f"{name}_python")
+        for workers in given.workers:
+            made = start(name, python, folder, workers)
+            if isinstance(made, str):
+                print(made, flush=True)
+                break
+            systems.append(made)
+    return systems
+
+
+def write(folder: Path, records: int, python_records: int, parts: int) -> None:
+    """Write the inputs, in as many files as there are workers, with and without a header."""
+    folder.mkdir()
+    random = np.random.default_rng(_SEED)
+    letters = random.integers(97, 123, (_KEYS, _LETTERS), np.uint8)
+    vocabulary = pa.array([row.tobytes().decode() for row in letters])
+    share = 1 / np.arange(1, _KEYS + 1)
+    words = random.choice(_KEYS, records, p=share / share.sum()).astype(np.int32)
+    tables = {
+        "words": pa.table({"word": pa.DictionaryArray.from_arrays(words, vocabulary).dictionary_decode()}),
+        "sums": pa.table({"key": random.integers(0, _KEYS, records), "value": random.integers(0, 1000, records)}),
+        "python-words": pa.table({"number": np.arange(python_records // 10)}),
+        "python-sums": pa.table({"number": np.arange(python_records)}),
+    }
+    for name, table in tables.items():
+        write_parts(folder, name, table, parts)
+
+
+def write_parts(folder: Path, name: str, table: pa.Table, parts: int) -> None:
+    """Write every so many records to one file, with a header and without."""
+    (folder / f"{name}-no-header").mkdir()
+    for part in range(parts):
+        mine = table.take(pa.array(np.arange(part, len(table), parts)))
+        for path, header in ((f"{name}-{part}.csv", True), (f"{name}-no-header/{part}.csv", False)):
+            options = pyarrow.csv.WriteOptions(include_header=header, quoting_style="none")
+            pyarrow.csv.write_csv(mine, folder / path, options)
+
+
+def checked(task: str, systems: list[System], folder: Path, **request: Any) -> list[System]:
+    """Return the systems whose results are those of GoFFish; print why others are left out."""
+    expected, kept = None, []
+    for one in systems:
+        try:
+            answer = one.run(_LIMIT_S, task=task, folder=str(folder / "check"), check=one.workers == 1, **request)
+        except (RuntimeError, TimeoutError) as error:
+            print(f"{task}: {one.label}: {error}", flush=True)
+            continue
+        if one.workers == 1:
+            expected = answer["rows"] if expected is None else expected
+            if answer["rows"] != expected:
+                sys.exit(f"{task}: {one.label} has other results than {systems[0].label}")
+        kept.append(one)
+    return kept
+
+
+def compare(task: str, systems: list[System], folder: Path, given: argparse.Namespace) -> None:
+    """Check and measure one task, and print its table."""
+    records = given.python_records if task in PYTHON else given.records
+    measured = checked(task, systems, folder, records=given.check_records)
+    for _ in range(given.repeats):
+        for one in measured:
+            one.measure(task, _LIMIT_S, folder=str(folder / "timed"), records=records)
+    print(f"\n{task}: {records:,} records, median of {given.repeats}\n")
+    ours = min(one.median(task) for one in measured if one.name == "goffish")
+    _harness.print_table(
+        ("system", "seconds", "records/s", "core-seconds", "system / GoFFish"),
+        (
+            (one.label, f"{one.median(task):.2f}", f"{records / one.median(task):,.0f}",
+             f"{one.median_cores(task):.1f}", f"{one.median(task) / ours:.2f}")
+            for one in measured
+        ),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
