@@ -64,6 +64,7 @@ _MOST = sys.float_info.max
 #: Arguments of the functions of each kind.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "map": ("record",), "filter": ("record",), "flat_map": ("record",), "map_batches": ("batch",),
+    "filter_batches": ("batch",),
     "reduce": ("total", "record"), "join": ("left", "right"), "process": (),
 }  # fmt: skip
 
@@ -475,7 +476,7 @@ class Stream:
         ----------
         function : callable
             Takes a `pyarrow.RecordBatch`, returns a RecordBatch, Table or Array. Where records have event times, the
-            number of records must stay the same.
+            number of records must stay the same; see `filter_batches`.
         name : str, optional
         alternates : mapping, optional
             Other implementations by name, to which a running flow can switch.
@@ -494,6 +495,38 @@ class Stream:
             An argument is not accepted.
         """
         return self._then("map_batches", function, name, None, Work(cost, value, 1.0, alternates))
+
+    def filter_batches(
+        self, function: Callable[[Any], Any], *, name: str | None = None,
+        alternates: Mapping[str, Alternate] | None = None, cost: float | None = None, value: float = 1.0,
+        selectivity: float = 1.0,
+    ) -> Stream:  # fmt: skip
+        """Send the records of each Arrow batch that a mask selects; no Python object is made for a record.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a `pyarrow.RecordBatch`, returns a boolean array of pyarrow or NumPy with a value for each record.
+        name : str, optional
+        alternates : mapping, optional
+            Other implementations by name, to which a running flow can switch.
+        cost : float, optional
+            Core-seconds for a record, for scheduling.
+        value : float
+            Quality relative to the best alternate, more than 0 and at most 1.
+        selectivity : float
+            Share of the records that are sent, for scheduling.
+
+        Returns
+        -------
+        Stream
+
+        Raises
+        ------
+        InputError
+            An argument is not accepted.
+        """
+        return self._then("filter_batches", function, name, None, Work(cost, value, selectivity, alternates))
 
     def event_time(self, time: Key, *, lateness: Duration = 0, name: str | None = None) -> Stream:
         """Set the event time of records.
@@ -834,7 +867,10 @@ class KeyedStream(Grouped):
         self._stream, self._key = stream, key
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"map", "filter", "flat_map", "map_batches", "sink", "union", "branch", "key_by", "event_time"}:
+        if name in {
+            "map", "filter", "flat_map", "map_batches", "filter_batches", "sink", "union", "branch", "key_by",
+            "event_time",
+        }:  # fmt: skip
             raise InputError(
                 f"operator {name} after {self._stream.operator}: key_by() requires an operator with state, such as "
                 "reduce or sum; call it on the stream before key_by()"

@@ -199,7 +199,7 @@ class SourceEntry(_Named):
 class FunctionEntry(_Named):
     """An operator with a function of a record, or of an Arrow batch."""
 
-    kind: Literal["map", "filter", "flat_map", "map_batches"]
+    kind: Literal["map", "filter", "flat_map", "map_batches", "filter_batches"]
     input: str
     function: Function
     alternates: dict[str, Choice] = {}

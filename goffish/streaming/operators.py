@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
@@ -260,6 +261,28 @@ def _batches(found: Any) -> list[pa.RecordBatch]:
     if isinstance(found, pa.Array):
         return [pa.record_batch({"value": found})]
     raise InputError(f"the function returned {type(found).__name__}: return a RecordBatch, Table or Array of pyarrow")
+
+
+class FilterBatches(Instance):
+    """Sends the records of every Arrow batch that a mask selects."""
+
+    def process(self, port: int, batch: Batch) -> list[Batch]:
+        """Process the records of an input; return what is sent."""
+        values = batch.values if isinstance(batch.values, pa.RecordBatch) else as_arrow(batch.values, self.name)
+        try:
+            found = self.function(values)
+            mask = found if isinstance(found, np.ndarray) else pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+            if mask.dtype != np.bool_ or mask.shape != (len(batch),):
+                raise InputError(
+                    f"the function returned {mask.dtype} of shape {mask.shape} for {len(batch):,} records: return a "
+                    "boolean for each"
+                )
+        except Exception as error:
+            for row in batch.rows():
+                self._fail(row, error)
+            return []
+        kept = Batch(values, batch.times).take(mask)
+        return [kept] if len(kept) else []
 
 
 class Branch(Instance):
@@ -949,6 +972,7 @@ _INSTANCES: dict[str, Callable[[Operator], Instance]] = {
     "filter": Filter,
     "flat_map": FlatMap,
     "map_batches": MapBatches,
+    "filter_batches": FilterBatches,
     "branch": Branch,
     "event_time": EventTime,
     "aggregate": _aggregate_instance,

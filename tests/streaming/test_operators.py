@@ -353,6 +353,21 @@ def test_batches_of_arrow() -> None:
         shorter.process(0, batch_of([{"t": 1, "v": 1}, {"t": 2, "v": 2}]))
 
 
+@pytest.mark.parametrize("mask", [lambda v: v.to_numpy() > 1, lambda v: pa.array([None, True, True])])
+def test_masks_of_arrow(mask: Any) -> None:
+    instance = instance_of(lambda source: source.filter_batches(lambda batch: mask(batch["v"]), name="f"))
+    sent = instance.process(0, batch_of([{"t": 1, "v": 1}, {"t": 2, "v": 2}, {"t": 3, "v": 3}]))
+    assert rows(sent) == [{"t": 2, "v": 2}, {"t": 3, "v": 3}]
+    assert sent[0].times is not None and sent[0].times.tolist() == [2 * S, 3 * S]
+
+
+@pytest.mark.parametrize("mask", [lambda batch: batch["v"], lambda batch: np.array([True]), lambda batch: True])
+def test_masks_that_are_none(mask: Any) -> None:
+    instance = instance_of(lambda source: source.filter_batches(mask, name="f"))
+    assert not instance.process(0, batch_of([{"t": 1, "v": 1}, {"t": 2, "v": 2}]))
+    assert [one.record for one in instance.failures] == [{"t": 1, "v": 1}, {"t": 2, "v": 2}]
+
+
 def test_results_do_not_change_later() -> None:
     """Breaks when a result is the object that the state goes on changing."""
 
