@@ -1,4 +1,4 @@
-"""Programs of each stream system for `stream_peers.py`, in the environment that has the system.
+"""Programs of each stream system for `stream_peers.py` and `nexmark.py`, in the environment that has the system.
 
 As a module: `start` gives a `System`, a process that runs programs, or the reason why there is none. As a script it is
 that process: it reads a request per line and answers with a line, both JSON. A process has run each program before it
@@ -7,8 +7,10 @@ is measured; the start of an interpreter or of a JVM does not count.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import select
@@ -19,6 +21,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +31,14 @@ PACKAGES = {"goffish": "goffish", "bytewax": "bytewax", "pathway": "pathway", "p
 _BATCH = 1000
 _LINES, _WORDS_IN_LINE, _KEYS = 1000, 10, 10_000
 
+#: Seconds that a program may take.
+LIMIT_S = 300.0
+
 Rows = list[tuple[Any, ...]]
 Program = Callable[[dict[str, Any]], Rows | float]
 
 
-@dataclass
+@dataclass(eq=False)
 class System:
     """A process that runs programs of one system."""
 
@@ -124,6 +131,46 @@ def start(name: str, python: str | None, folder: Path, workers: int) -> System |
     return system
 
 
+def add_systems(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    """Add the options with the interpreters of other systems."""
+    for name in names:
+        here = sys.executable if importlib.util.find_spec(name) else None
+        parser.add_argument(f"--{name}-python", metavar="PYTHON", default=here, help=f"interpreter that has {name}")
+
+
+def started(
+    given: argparse.Namespace, folder: Path, names: tuple[str, ...], ours: tuple[int, ...] = ()
+) -> list[System]:
+    """Start all systems, with other numbers of workers of GoFFish if given; print which are skipped."""
+    systems: list[System] = []
+    for name in ("goffish", *names):
+        python = sys.executable if name == "goffish" else getattr(given, f"{name}_python")
+        for workers in ours if name == "goffish" and ours else given.workers:
+            made = start(name, python, folder, workers)
+            if isinstance(made, str):
+                print(made, flush=True)
+                break
+            systems.append(made)
+    return systems
+
+
+def checked(task: str, systems: list[System], folder: Path, **request: Any) -> list[System]:
+    """Return the systems whose results are those of GoFFish; print why others are left out."""
+    expected, kept = None, []
+    for one in systems:
+        try:
+            answer = one.run(LIMIT_S, task=task, folder=str(folder / "check"), check=one.workers == 1, **request)
+        except (RuntimeError, TimeoutError) as error:
+            print(f"{task}: {one.label}: {error}", flush=True)
+            continue
+        if one.workers == 1:
+            expected = answer["rows"] if expected is None else expected
+            if answer["rows"] != expected:
+                sys.exit(f"{task}: {one.label} has other results than {systems[0].label}")
+        kept.append(one)
+    return kept
+
+
 # What the programs have in common.
 
 
@@ -169,7 +216,16 @@ def _goffish(task: str, workers: int) -> Program:
         read = flow.source(gf.stream.generate(pair, count=request["records"]))
         return read.key_by(lambda one: one[0]).reduce(lambda total, one: total + one[1], initial=0)
 
+    def nexmark(request: dict[str, Any]) -> Rows:
+        import _nexmark
+
+        seen = gf.stream.collect() if request.get("check") else Sink()
+        _nexmark.flow_of(task, Path(request["folder"]), seen).run(progress=False)
+        return [tuple(row[name] for name in _nexmark.QUERIES[task]) for row in getattr(seen, "values", ())]
+
     def run(request: dict[str, Any]) -> Rows | float:
+        if task.startswith("q"):
+            return nexmark(request)
         flow = gf.stream.Flow(task)
         made = rows(request, flow) if task.startswith("python") else columns(request, flow)
         seen = gf.stream.collect() if request.get("check") else Sink()
@@ -302,6 +358,8 @@ def _pathway(task: str, workers: int) -> Program:
             pattern = f"{name}-*.csv"
             return pw.io.csv.read(request["folder"], object_pattern=pattern, schema=schema, mode="static")
 
+        if task.startswith("q"):
+            return _pathway_query(task, request["folder"])
         if task == "words":
             table = read("words", word=str)
             return table.groupby(table.word).reduce(table.word, total=pw.reducers.count())
@@ -342,7 +400,96 @@ def _pathway(task: str, workers: int) -> Program:
     return run
 
 
+def _pathway_query(task: str, folder: str) -> Any:
+    """Return the result of a query of Nexmark."""
+    import pathway as pw
+
+    def read(file: str, time: bool = False, **columns: type) -> Any:
+        schema = pw.schema_from_types(**columns)
+        table = pw.io.csv.read(f"{folder}/numbers/{file}.csv", schema=schema, mode="static")
+        return table.with_columns(at=table.dateTime.dt.strptime("%Y-%m-%d %H:%M:%S.%3f")) if time else table
+
+    bid = {"auction": int, "bidder": int, "price": int, "dateTime": str, "extra": str}
+    ten, two = timedelta(seconds=10), timedelta(seconds=2)
+    if task in ("q0", "q1"):
+        bids = read("bid", True, **bid)
+        price = bids.price if task == "q0" else bids.price * 0.908
+        return bids.select(bids.auction, bids.bidder, price=price, dateTime=bids.at, extra=bids.extra)
+    if task == "q2":
+        bids = read("bid", auction=int, price=int)
+        return bids.filter(bids.auction % 123 == 0)
+    if task == "q3":
+        people, auctions = (
+            read("person", number=int, name=str, city=str, state=str),
+            read("auction", number=int, seller=int, category=int),
+        )
+        people = people.filter((people.state == "OR") | (people.state == "ID") | (people.state == "CA"))
+        auctions = auctions.filter(auctions.category == 10)
+        return auctions.join(people, auctions.seller == people.number).select(
+            people.name, people.city, people.state, auctions.number
+        )
+    if task == "q5":
+        bids = read("bid", True, auction=int, dateTime=str)
+        windows = bids.windowby(bids.at, window=pw.temporal.sliding(hop=two, duration=ten), instance=bids.auction)
+        counts = windows.reduce(auction=pw.this._pw_instance, start=pw.this._pw_window_start, num=pw.reducers.count())
+        most = counts.groupby(counts.start).reduce(counts.start, most=pw.reducers.max(counts.num))
+        both = counts.join(most, counts.start == most.start, counts.num == most.most)
+        return both.select(counts.auction, counts.num)
+    window = pw.temporal.tumbling(duration=ten)
+    if task == "q7":
+        bids = read("bid", True, **bid).with_columns(start=pw.this.at.dt.floor(ten))
+        most = bids.groupby(bids.start).reduce(bids.start, most=pw.reducers.max(bids.price))
+        both = bids.join(most, bids.start == most.start, bids.price == most.most)
+        return both.select(bids.auction, bids.price, bids.bidder, bids.at)
+    people, auctions = (
+        read("person", True, number=int, name=str, dateTime=str),
+        read("auction", True, seller=int, dateTime=str),
+    )
+    users = people.windowby(people.at, window=window, instance=people.number).reduce(
+        number=pw.this._pw_instance, start=pw.this._pw_window_start, name=pw.reducers.any(pw.this.name)
+    )
+    sellers = auctions.windowby(auctions.at, window=window, instance=auctions.seller).reduce(
+        seller=pw.this._pw_instance, start=pw.this._pw_window_start
+    )
+    return users.join(sellers, users.number == sellers.seller, users.start == sellers.start).select(
+        users.number, users.name, users.start
+    )
+
+
 # PyFlink.
+
+#: Tables and queries of Nexmark, as in the suite of Flink's authors.
+_TABLES = {
+    "person": "id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING, "
+    "`dateTime` TIMESTAMP(3), extra STRING, WATERMARK FOR `dateTime` AS `dateTime`",
+    "auction": "id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT, "
+    "`dateTime` TIMESTAMP(3), expires TIMESTAMP(3), seller BIGINT, category BIGINT, extra STRING, "
+    "WATERMARK FOR `dateTime` AS `dateTime`",
+    "bid": "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, `dateTime` TIMESTAMP(3), "
+    "extra STRING, WATERMARK FOR `dateTime` AS `dateTime`",
+}
+_HOPS = (
+    "SELECT auction, COUNT(*) AS num, window_start, window_end FROM TABLE(HOP(TABLE bid, DESCRIPTOR(`dateTime`), "
+    "INTERVAL '2' SECOND, INTERVAL '10' SECOND)) GROUP BY auction, window_start, window_end"
+)
+_TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(`dateTime`), INTERVAL '10' SECOND))"
+_SQL = {
+    "q0": "SELECT auction, bidder, price, `dateTime`, extra FROM bid",
+    "q1": "SELECT auction, bidder, 0.908 * price AS price, `dateTime`, extra FROM bid",
+    "q2": "SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0",
+    "q3": "SELECT P.name, P.city, P.state, A.id FROM auction AS A JOIN person AS P ON A.seller = P.id "
+    "WHERE A.category = 10 AND (P.state = 'OR' OR P.state = 'ID' OR P.state = 'CA')",
+    "q5": f"SELECT A.auction, A.num FROM ({_HOPS}) AS A JOIN (SELECT MAX(num) AS most, window_start, window_end "
+    f"FROM ({_HOPS}) GROUP BY window_start, window_end) AS M ON A.window_start = M.window_start "
+    "AND A.window_end = M.window_end AND A.num >= M.most",
+    "q7": "SELECT B.auction, B.price, B.bidder, B.`dateTime` FROM bid AS B JOIN (SELECT MAX(price) AS most, "
+    f"window_end AS ended FROM {_TUMBLE.format('bid')} GROUP BY window_start, window_end) AS M ON B.price = M.most "
+    "WHERE B.`dateTime` >= M.ended - INTERVAL '10' SECOND AND B.`dateTime` < M.ended",
+    "q8": "SELECT P.id, P.name, P.window_start AS starttime FROM (SELECT id, name, window_start, window_end "
+    f"FROM {_TUMBLE.format('person')} GROUP BY id, name, window_start, window_end) AS P JOIN (SELECT seller, "
+    f"window_start, window_end FROM {_TUMBLE.format('auction')} GROUP BY seller, window_start, window_end) AS A "
+    "ON P.id = A.seller AND P.window_start = A.window_start AND P.window_end = A.window_end",
+}
 
 
 def _pyflink(task: str, workers: int) -> Program:
@@ -359,17 +506,19 @@ def _pyflink(task: str, workers: int) -> Program:
         ("table.exec.mini-batch.size", "50000"),
     ):
         env.get_config().set(name, value)
-    columns = {"words": "word STRING", "sums": "key BIGINT, `value` BIGINT"}[task].replace("key", "`key`")
-    query = {
-        "words": "SELECT word, COUNT(*) AS total FROM records GROUP BY word",
-        "sums": "SELECT `key`, SUM(`value`) AS total FROM records GROUP BY `key`",
-    }[task]
+    aggregates = {"words": ("word", "STRING", "COUNT(*)"), "sums": ("`key`", "BIGINT", "SUM(`value`)")}
+    tables, query = _TABLES, _SQL.get(task)
+    if query is None:
+        key, kind, function = aggregates[task]
+        tables = {task: f"{key} {kind}" + ", `value` BIGINT" * (task == "sums")}
+        query = f"SELECT {key}, {function} AS total FROM {task} GROUP BY {key}"
 
     def run(request: dict[str, Any]) -> Rows:
-        env.execute_sql("DROP TABLE IF EXISTS records")
-        # The files with a header are not for this system: its CSV format has no option for one.
-        options = f"'connector' = 'filesystem', 'path' = '{request['folder']}/{task}-no-header', 'format' = 'csv'"
-        env.execute_sql(f"CREATE TABLE records ({columns}) WITH ({options})")
+        # Of the files without a header: the CSV format of this system has no option for one.
+        for name, columns in tables.items():
+            env.execute_sql(f"DROP TABLE IF EXISTS {name}")
+            options = f"'connector' = 'filesystem', 'path' = '{request['folder']}/no-header/{name}', 'format' = 'csv'"
+            env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({options})")
         return _flink_run(env, query, bool(request.get("check")))
 
     return run
@@ -443,6 +592,13 @@ _SYSTEMS: dict[str, Callable[[str, int], Program]] = {
 }  # fmt: skip
 
 
+def _plain(value: Any) -> str:
+    """Return a value as the same text for all systems."""
+    if isinstance(value, float | Decimal):
+        return f"{value:.3f}"
+    return value.replace(tzinfo=None).isoformat(timespec="milliseconds") if isinstance(value, datetime) else str(value)
+
+
 def main() -> None:
     """Answer requests."""
     name, workers = sys.argv[1], int(sys.argv[2])
@@ -458,7 +614,7 @@ def main() -> None:
             rows, seconds = program(request), time.perf_counter() - begun
             if isinstance(rows, float):  # without the start of worker processes
                 rows, seconds = [], rows
-            answer = {"seconds": seconds, "rows": sorted((str(key), *rest) for key, *rest in rows)}
+            answer = {"seconds": seconds, "rows": sorted([_plain(value) for value in row] for row in rows)}
         except Exception as error:
             answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:500]}
             import traceback

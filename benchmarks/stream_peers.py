@@ -15,20 +15,17 @@ JVM and of worker processes does not count; PyFlink's jobs include their submiss
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import _harness
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from _streams import System, start
+from _streams import LIMIT_S, System, add_systems, checked, started
 
 COLUMNS, PYTHON = ("words", "sums"), ("python-words", "python-sums")
-_KEYS, _SEED, _LIMIT_S = 100_000, 7, 300.0
+_KEYS, _SEED = 100_000, 7
 _LETTERS = 7
 
 
@@ -56,27 +53,6 @@ def main() -> None:
                 one.close()
 
 
-def add_systems(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """Add the options with the interpreters of other systems."""
-    for name in names:
-        here = sys.executable if importlib.util.find_spec(name) else None
-        parser.add_argument(f"--{name}-python", metavar="PYTHON", default=here, help=f"interpreter that has {name}")
-
-
-def started(given: argparse.Namespace, folder: Path, names: tuple[str, ...]) -> list[System]:
-    """Start all systems; print which are skipped."""
-    systems: list[System] = []
-    for name in ("goffish", *names):
-        python = sys.executable if name == "goffish" else getattr(given, f"{name}_python")
-        for workers in given.workers:
-            made = start(name, python, folder, workers)
-            if isinstance(made, str):
-                print(made, flush=True)
-                break
-            systems.append(made)
-    return systems
-
-
 def write(folder: Path, records: int, python_records: int, parts: int) -> None:
     """Write the inputs, in as many files as there are workers, with and without a header."""
     folder.mkdir()
@@ -97,29 +73,12 @@ def write(folder: Path, records: int, python_records: int, parts: int) -> None:
 
 def write_parts(folder: Path, name: str, table: pa.Table, parts: int) -> None:
     """Write every so many records to one file, with a header and without."""
-    (folder / f"{name}-no-header").mkdir()
+    (folder / "no-header" / name).mkdir(parents=True)
     for part in range(parts):
         mine = table.take(pa.array(np.arange(part, len(table), parts)))
-        for path, header in ((f"{name}-{part}.csv", True), (f"{name}-no-header/{part}.csv", False)):
+        for path, header in ((f"{name}-{part}.csv", True), (f"no-header/{name}/{part}.csv", False)):
             options = pyarrow.csv.WriteOptions(include_header=header, quoting_style="none")
             pyarrow.csv.write_csv(mine, folder / path, options)
-
-
-def checked(task: str, systems: list[System], folder: Path, **request: Any) -> list[System]:
-    """Return the systems whose results are those of GoFFish; print why others are left out."""
-    expected, kept = None, []
-    for one in systems:
-        try:
-            answer = one.run(_LIMIT_S, task=task, folder=str(folder / "check"), check=one.workers == 1, **request)
-        except (RuntimeError, TimeoutError) as error:
-            print(f"{task}: {one.label}: {error}", flush=True)
-            continue
-        if one.workers == 1:
-            expected = answer["rows"] if expected is None else expected
-            if answer["rows"] != expected:
-                sys.exit(f"{task}: {one.label} has other results than {systems[0].label}")
-        kept.append(one)
-    return kept
 
 
 def compare(task: str, systems: list[System], folder: Path, given: argparse.Namespace) -> None:
@@ -128,7 +87,7 @@ def compare(task: str, systems: list[System], folder: Path, given: argparse.Name
     measured = checked(task, systems, folder, records=given.check_records)
     for _ in range(given.repeats):
         for one in measured:
-            one.measure(task, _LIMIT_S, folder=str(folder / "timed"), records=records)
+            one.measure(task, LIMIT_S, folder=str(folder / "timed"), records=records)
     print(f"\n{task}: {records:,} records, median of {given.repeats}\n")
     ours = min(one.median(task) for one in measured if one.name == "goffish")
     _harness.print_table(
