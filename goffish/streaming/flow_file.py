@@ -93,6 +93,7 @@ class Read(Definition):
     rate: float | None = None
     separator: str = ","
     types: dict[str, str] = {}
+    columns: list[str] | None = None
     servers: str = SERVERS
     start: Start = "earliest"
     format: Format = "json"
@@ -542,8 +543,10 @@ class _Builder:
                 return generate(count=read.generate, rate=read.rate)
             return generate(self._function(read.generate, f"{field}.generate"), count=read.count, rate=read.rate)
         if read.csv is not None:
-            separator, types = read.separator, read.types
-            return read_csv(read.csv, follow=bool(read.follow), rate=read.rate, separator=separator, types=types)
+            return read_csv(
+                read.csv, follow=bool(read.follow), rate=read.rate, separator=read.separator, types=read.types,
+                columns=read.columns,
+            )  # fmt: skip
         if read.json_lines is not None:
             return read_json_lines(read.json_lines, follow=bool(read.follow), rate=read.rate)
         if read.kafka is not None:
@@ -558,7 +561,7 @@ class _Builder:
         if read.gofs is not None:
             return read_gofs(**read.gofs.model_dump(exclude_none=True))
         assert read.parquet is not None
-        return read_parquet(read.parquet, follow=bool(read.follow), rate=read.rate)
+        return read_parquet(read.parquet, follow=bool(read.follow), rate=read.rate, columns=read.columns)
 
     def _sink(self, write: Write, field: str) -> Sink:
         write = self._accepted(self._names.write, write, field)

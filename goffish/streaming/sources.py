@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from goffish.partial import is_uri
 
 #: Bytes of a text file that are read at a time, and seconds between two listings of a folder that is followed.
 _BLOCK, _LISTING_S = 1 << 20, 1.0
+_LINE_END, _BLANKS = ord("\n"), ord(" ")
 Position = list[int]
 
 
@@ -226,38 +228,44 @@ class _LineReader(Reader):
         self.position = [0, 1] if position is None else list(position)
         if self.position[0]:
             self._file.seek(self.position[0])
-        self._rest = b""
+        self._buffer = b""
+        self._ends = np.empty(0, np.intp)  # of its lines, behind their ends
+        self._line = 0  # the first one that was not returned
 
     def lines(self, limit: int) -> list[bytes]:
-        """Return the next lines with their ends, at most `limit`; none at the end of the file."""
-        while True:
-            pieces = self._rest.split(b"\n", limit)
-            if len(pieces) > limit:
-                self._rest = pieces.pop()
-                break
+        """Return the next lines without their ends, at most `limit`; none at the end of the file."""
+        block, count = self.block(limit)
+        return block.split(b"\n")[:count]
+
+    def block(self, limit: int) -> tuple[bytes, int]:
+        """Return the next lines with their ends, at most `limit`, and their number; 0 at the end of the file."""
+        while self._line == len(self._ends):
             try:
-                block = self._file.read(_BLOCK)
+                read = self._file.read(_BLOCK)
             except (OSError, EOFError, ValueError) as error:
                 raise FormatError(self.path, None, f"cannot be read ({' '.join(str(error).split())})") from None
-            if block:
-                self._rest += block
-                if b"\n" not in block:
-                    continue
-                pieces = self._rest.split(b"\n", limit)
-                self._rest = pieces.pop()
-                break
+            rest = self._buffer[self._begin :]
+            self._buffer, self._line = rest + read, 0
+            self._ends = np.flatnonzero(np.frombuffer(self._buffer, np.uint8) == _LINE_END) + 1
+            if read:
+                continue
             if self.follow:
                 self._check_size()
-                self._rest = pieces.pop()
-            else:
-                self.done, self._rest = True, b""
-                if not pieces[-1]:
-                    pieces.pop()
-                self.position = [self.position[0] + sum(map(len, pieces)) + len(pieces), self.position[1] + len(pieces)]
-                return pieces
-            break
-        self.position = [self.position[0] + sum(map(len, pieces)) + len(pieces), self.position[1] + len(pieces)]
-        return pieces
+                return b"", 0
+            self.done = True
+            if not rest:
+                return b"", 0
+            self._ends = np.append(self._ends, len(rest))  # the last line has no end
+        begin, count = self._begin, min(limit, len(self._ends) - self._line)
+        self._line += count
+        block = self._buffer[begin : self._begin]
+        self.position = [self.position[0] + len(block), self.position[1] + count]
+        return block, count
+
+    @property
+    def _begin(self) -> int:
+        """Where the first line that was not returned begins."""
+        return int(self._ends[self._line - 1]) if self._line else 0
 
     def _check_size(self) -> None:
         system, name = filesystem_of(self.path)
@@ -359,44 +367,57 @@ class _CsvReader(_LineReader):
                 raise FormatError(self.path, 1, f"column {doubles[0]!r} is named twice")
             limit = 1000
         first = self.position[1]
-        found = {number: line for number, line in enumerate(self.lines(limit), first) if line.strip()}
+        block, count = self.block(limit)
+        if not count:
+            return None
+        if self._types is not None and not _has_blanks(block):
+            with suppress(pa.ArrowInvalid):  # of a line, which is found below
+                return Read(_batch(self._parse(block, self._types)), [])
+        found = {number: line for number, line in enumerate(block.split(b"\n")[:count], first) if line.strip()}
         lines, numbers = list(found.values()), list(found)
         if not lines:
             return None
         if self._types is None:
-            schema = self._infer(lines).schema
-            self._types = {name: schema.field(name).type for name in self._names}
+            missing = [name for name in self._source.columns if name not in self._names]
+            if missing:
+                raise InputError(f"{self.path}: no column {missing[0]!r}; the columns are {', '.join(self._names)}")
+            self._types = {field.name: field.type for field in self._infer(lines).schema}
         bad: list[BadLine] = []
         parts = list(self._parsed(lines, numbers, bad))
-        return Read(pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if parts else [], bad)
+        return Read(_batch(pa.Table.from_batches(parts)) if parts else [], bad)
 
     def _infer(self, lines: list[bytes]) -> pa.Table:
         try:
-            return self._parse(lines, None)
+            return self._parse(b"\n".join(lines), None)
         except pa.ArrowInvalid:
             kept = [line for line in lines if self._fits(line)]
-            return self._parse(kept, None) if kept else pa.table({name: [] for name in self._names or ()})
+            return self._parse(b"\n".join(kept), None) if kept else pa.table({name: [] for name in self._names or ()})
 
     def _fits(self, line: bytes) -> bool:
         try:
-            self._parse([line], None)
+            self._parse(line, None)
         except pa.ArrowInvalid:
             return False
         return True
 
-    def _parse(self, lines: list[bytes], types: dict[str, pa.DataType] | None) -> pa.Table:
+    def _parse(self, lines: bytes, types: dict[str, pa.DataType] | None) -> pa.Table:
         types = {**(types or {}), **self._source.column_types()}
         return pacsv.read_csv(
-            io.BytesIO(b"\n".join(lines)),
+            pa.BufferReader(lines),
             pacsv.ReadOptions(column_names=self._names, use_threads=False, block_size=1 << 28),
             pacsv.ParseOptions(delimiter=self._source.separator),
-            pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False),
+            pacsv.ConvertOptions(
+                column_types=types,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                include_columns=self._source.columns,
+            ),
         )
 
     def _parsed(self, lines: list[bytes], numbers: list[int], bad: list[BadLine]) -> Iterator[pa.RecordBatch]:
         """Parse lines; halve them until the bad ones are found."""
         try:
-            table = self._parse(lines, self._types)
+            table = self._parse(b"\n".join(lines), self._types)
         except pa.ArrowInvalid as error:
             if len(lines) == 1:
                 reason = " ".join(str(error).removeprefix("CSV parse error: ").split())
@@ -409,12 +430,26 @@ class _CsvReader(_LineReader):
             yield from table.combine_chunks().to_batches()
 
 
+def _has_blanks(block: bytes) -> bool:
+    """Return whether a line begins with a blank, and may have nothing else: such a line is no record."""
+    data = np.frombuffer(block, np.uint8)
+    firsts = data[np.flatnonzero(data[:-1] == _LINE_END) + 1]
+    blanks: np.bool_ = np.any((firsts <= _BLANKS) & (firsts != _LINE_END))
+    return bool(blanks) or data[0] <= _BLANKS
+
+
+def _batch(table: pa.Table) -> pa.RecordBatch | list[Any]:
+    found = table.combine_chunks().to_batches()
+    return found[0] if found else []
+
+
 @dataclass(frozen=True)
 class CsvFiles(Files):
     """Files of comma-separated values with a header line and a record on every further line."""
 
     separator: str = ","
     types: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -439,13 +474,17 @@ class CsvFiles(Files):
 class ParquetReader(Reader):
     """Reads row groups; the position is the row group and the row in it."""
 
-    def __init__(self, path: str, position: Position | None) -> None:
-        self.path = path
+    def __init__(self, path: str, position: Position | None, columns: Sequence[str] = ()) -> None:
+        self.path, self._columns = path, columns
         self._raw = _opened(path)
         try:
             self._file = pq.ParquetFile(pa.PythonFile(self._raw, "r"))
         except (pa.ArrowException, OSError) as error:
             raise FormatError(path, None, f"not a Parquet file ({' '.join(str(error).split())})") from None
+        known = self._file.schema_arrow.names
+        for name in columns:
+            if name not in known:
+                raise InputError(f"{path}: no column {name!r}; the columns are {', '.join(known)}")
         self.position = [0, 0] if position is None else list(position)
         self._group: pa.Table | None = None
 
@@ -457,7 +496,7 @@ class ParquetReader(Reader):
             return None
         if self._group is None:
             try:
-                self._group = self._file.read_row_group(group).combine_chunks()
+                self._group = self._file.read_row_group(group, list(self._columns) or None).combine_chunks()
             except (pa.ArrowException, OSError) as error:
                 raise FormatError(self.path, None, f"row group {group}: {' '.join(str(error).split())}") from None
         part = self._group.slice(row, limit)
@@ -475,11 +514,13 @@ class ParquetReader(Reader):
 class ParquetFiles(Files):
     """Parquet files."""
 
+    columns: tuple[str, ...] = ()
+
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
 
     def open(self, partition: str, position: Position | None) -> Reader:
         """Return a reader of a partition from a position, by default from its beginning."""
-        return ParquetReader(partition, position)
+        return ParquetReader(partition, position, self.columns)
 
 
 class _Generated(Reader):
@@ -606,7 +647,7 @@ def read_json_lines(path: str | Path, *, follow: bool = False, rate: float | Non
 
 def read_csv(
     path: str | Path, *, follow: bool = False, rate: float | None = None, separator: str = ",",
-    types: dict[str, str] | None = None,
+    types: dict[str, str] | None = None, columns: Sequence[str] | None = None,
 ) -> Source:  # fmt: skip
     """Read files of comma-separated values with a header line, as Arrow batches.
 
@@ -623,6 +664,8 @@ def read_csv(
     separator : str
     types : dict, optional
         Arrow types of columns, such as ``{"customer": "string"}``.
+    columns : sequence of str, optional
+        Columns to read; the others are not parsed [default: all].
 
     Returns
     -------
@@ -631,7 +674,7 @@ def read_csv(
     Raises
     ------
     InputError
-        The rate is not positive, or the separator is not one character.
+        The rate is not positive, the separator is not one character, or `columns` is no list of names.
 
     Examples
     --------
@@ -641,10 +684,22 @@ def read_csv(
     """
     if len(separator) != 1:
         raise InputError(f"{path}: separator = {separator!r}: must be one character")
-    return CsvFiles(str(path), follow, checked_rate(rate, str(path)), separator, tuple((types or {}).items()))
+    chosen, rate = _names(columns, path), checked_rate(rate, str(path))
+    return CsvFiles(str(path), follow, rate, separator, tuple((types or {}).items()), chosen)
 
 
-def read_parquet(path: str | Path, *, follow: bool = False, rate: float | None = None) -> Source:
+def _names(columns: Sequence[str] | None, path: str | Path) -> tuple[str, ...]:
+    """Return the names of columns to read, after checking them; none for all columns."""
+    if columns is None:
+        return ()
+    if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
+        raise InputError(f"{path}: columns = {columns!r}: give a list of names")
+    return tuple(dict.fromkeys(columns))
+
+
+def read_parquet(
+    path: str | Path, *, follow: bool = False, rate: float | None = None, columns: Sequence[str] | None = None
+) -> Source:
     """Read Parquet files as Arrow batches.
 
     Parameters
@@ -655,6 +710,8 @@ def read_parquet(path: str | Path, *, follow: bool = False, rate: float | None =
         Wait for files that are added; they must be complete when they get their name.
     rate : float, optional
         Records per second [default: as fast as possible].
+    columns : sequence of str, optional
+        Columns to read [default: all].
 
     Returns
     -------
@@ -663,7 +720,7 @@ def read_parquet(path: str | Path, *, follow: bool = False, rate: float | None =
     Raises
     ------
     InputError
-        The rate is not positive.
+        The rate is not positive, or `columns` is no list of names.
 
     Examples
     --------
@@ -671,7 +728,7 @@ def read_parquet(path: str | Path, *, follow: bool = False, rate: float | None =
     >>> gf.stream.read_parquet("s3://lake/orders/", rate=1000).rate
     1000
     """
-    return ParquetFiles(str(path), follow, checked_rate(rate, str(path)))
+    return ParquetFiles(str(path), follow, checked_rate(rate, str(path)), _names(columns, path))
 
 
 def generate(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,8 @@ from hypothesis import strategies as st
 
 import goffish as gf
 from goffish.errors import FormatError, GoffishError, InputError, JobError
+from goffish.streaming import sources
+from goffish.streaming.batches import Batch
 from goffish.streaming.sources import Source
 
 stream = gf.stream
@@ -147,6 +151,59 @@ def test_types_of_columns_can_be_given(tmp_path: Path) -> None:
     assert read_all(source) == [{"a": "007", "b": 2}]
     with pytest.raises(InputError, match=r"types: .*nothing"):
         read_all(stream.read_csv(tmp_path / "a.csv", types={"a": "nothing"}))
+
+
+_LINES = st.lists(
+    st.sampled_from(["1,a", "22,bé", '3,"c,d"', ",", "4,", "", " ", "\t ", " 5,e", "6,f\r", "\r"]), max_size=40
+)
+
+
+@given(_LINES, st.integers(1, 12), st.integers(1, 40), st.booleans())
+def test_lines_in_any_portion(lines: list[str], limit: int, block: int, ended: bool) -> None:
+    """Records, and where reading continues, do not depend on how the file is cut into portions."""
+    text = "\n".join(["1,x"] * 1000 + lines) + "\n" * ended
+    expected = [
+        (int(a) if a.strip() else None, b) for a, b in csv.reader(one for one in text.splitlines() if one.strip())
+    ]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "_BLOCK", block * 100)
+        path = Path(folder, "a.csv")
+        path.write_bytes(f"number,text\n{text}".encode())
+        source = stream.read_csv(path, types={"number": "int64"})
+        found: list[Any] = []
+        position = None
+        while True:
+            reader = source.open(str(path), position)  # as a run that resumes does
+            for _ in range(3):
+                read = reader.read(limit)
+                found += [] if read is None else Batch(read.values).rows()
+                assert read is None or not read.bad
+                if reader.done:
+                    break
+            position = reader.position
+            reader.close()
+            if reader.done:
+                break
+    assert [(row["number"], row["text"] or "") for row in found] == expected
+    assert position == [len(f"number,text\n{text}".encode()), 2 + text.count("\n") + (not text.endswith("\n"))]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\r"])
+def test_blank_lines_of_one_column(blank: str, tmp_path: Path) -> None:
+    texts = ["x"] * 1001  # the first thousand lines are read apart from the others
+    (tmp_path / "a.csv").write_text("\n".join(["text", *texts, blank, "y", blank]), newline="")
+    assert [row["text"] for row in read_all(stream.read_csv(tmp_path / "a.csv"))] == [*texts, "y"]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_some_columns(kind: str, files: Path) -> None:
+    path = files / f"a{kind}"
+    assert read_all(READERS[kind](path, columns=["x", "id"])) == [{"x": row["x"], "id": row["id"]} for row in ROWS]
+    with pytest.raises(InputError, match=r"no column 'y'; the columns are id, name, x"):
+        read_all(READERS[kind](path, columns=["id", "y"]))
+    for wrong in ("id", [], [1]):
+        with pytest.raises(InputError, match="give a list of names"):
+            READERS[kind](path, columns=wrong)
 
 
 @pytest.mark.parametrize("items", [range(7), "abc", (n for n in range(5)), iter([1])])
