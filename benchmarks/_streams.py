@@ -18,6 +18,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -138,14 +139,12 @@ def add_systems(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None
         parser.add_argument(f"--{name}-python", metavar="PYTHON", default=here, help=f"interpreter that has {name}")
 
 
-def started(
-    given: argparse.Namespace, folder: Path, names: tuple[str, ...], ours: tuple[int, ...] = ()
-) -> list[System]:
-    """Start all systems, with other numbers of workers of GoFFish if given; print which are skipped."""
+def started(given: argparse.Namespace, folder: Path, names: tuple[str, ...], ours: tuple[int, ...]) -> list[System]:
+    """Start GoFFish with each of some numbers of workers, and the other systems; print which are skipped."""
     systems: list[System] = []
     for name in ("goffish", *names):
         python = sys.executable if name == "goffish" else getattr(given, f"{name}_python")
-        for workers in ours if name == "goffish" and ours else given.workers:
+        for workers in ours if name == "goffish" else given.workers:
             made = start(name, python, folder, workers)
             if isinstance(made, str):
                 print(made, flush=True)
@@ -159,14 +158,13 @@ def checked(task: str, systems: list[System], folder: Path, **request: Any) -> l
     expected, kept = None, []
     for one in systems:
         try:
-            answer = one.run(LIMIT_S, task=task, folder=str(folder / "check"), check=one.workers == 1, **request)
+            rows = one.run(LIMIT_S, task=task, folder=str(folder / "check"), check=True, **request)["rows"]
         except (RuntimeError, TimeoutError) as error:
             print(f"{task}: {one.label}: {error}", flush=True)
             continue
-        if one.workers == 1:
-            expected = answer["rows"] if expected is None else expected
-            if answer["rows"] != expected:
-                sys.exit(f"{task}: {one.label} has other results than {systems[0].label}")
+        expected = rows if expected is None else expected
+        if rows != expected:
+            sys.exit(f"{task}: {one.label} has other results than {systems[0].label}")
         kept.append(one)
     return kept
 
@@ -201,6 +199,8 @@ def add(total: int, value: int) -> int:
 
 
 def _goffish(task: str, workers: int) -> Program:
+    import pyarrow.parquet as pq
+
     import goffish as gf
     from goffish.streaming.sinks import Sink
 
@@ -228,13 +228,15 @@ def _goffish(task: str, workers: int) -> Program:
             return nexmark(request)
         flow = gf.stream.Flow(task)
         made = rows(request, flow) if task.startswith("python") else columns(request, flow)
-        seen = gf.stream.collect() if request.get("check") else Sink()
-        made.sink(seen)
-        if workers > 1:
-            return flow.run(workers=workers, replication=0, progress=False).seconds
-        flow.run(progress=False)
-        last = {row[next(iter(row))]: tuple(row.values()) for row in getattr(seen, "values", ())}
-        return list(last.values())
+        check = request.get("check")
+        with tempfile.TemporaryDirectory() as folder:
+            made.sink(gf.stream.write_parquet(f"{folder}/out") if check else Sink())
+            metrics = flow.run(workers=workers, replication=0, progress=False)
+            if not check:
+                return metrics.seconds if workers > 1 else []
+            key, total = pq.read_schema(next(Path(folder).glob("out/*.parquet"))).names
+            last = pq.read_table(f"{folder}/out").group_by(key).aggregate([(total, "max")])
+            return list(zip(last[key].to_pylist(), last[f"{total}_max"].to_pylist(), strict=True))
 
     return run
 
@@ -316,24 +318,28 @@ def _bytewax(task: str, workers: int) -> Program:
         return flow
 
     def run(request: dict[str, Any]) -> Rows:
-        found: list[Any] | None = [] if request.get("check") else None
+        check = request.get("check")
         if workers == 1:
-            run_main(made(request, Collected(found)))
-            return [tuple(row) for row in found or ()]
+            found: list[Any] = []
+            run_main(made(request, Collected(found if check else None)))
+            return [tuple(row) for row in found]
         addresses = [f"127.0.0.1:{port}" for port in _free_ports(workers)]
-        children = []
-        for number in range(1, workers):
-            pid = os.fork()
-            if not pid:
-                try:
-                    cluster_main(made(request, Collected(None)), addresses, number)
-                finally:
+        with tempfile.TemporaryDirectory() as folder:
+            children = []
+            for number in range(workers):
+                pid = os.fork()
+                if not pid:
+                    rows: list[Any] = []
+                    with contextlib.suppress(BaseException):
+                        cluster_main(made(request, Collected(rows if check else None)), addresses, number)
+                        Path(folder, f"{number}").write_text(json.dumps(rows))
                     os._exit(0)
-            children.append(pid)
-        cluster_main(made(request, Collected(None)), addresses, 0)
-        for pid in children:
-            os.waitpid(pid, 0)
-        return []
+                children.append(pid)
+            for pid in children:
+                os.waitpid(pid, 0)
+            return [
+                tuple(row) for number in range(workers) for row in json.loads(Path(folder, f"{number}").read_text())
+            ]
 
     return run
 

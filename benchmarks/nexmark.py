@@ -2,8 +2,7 @@
 
 The events are in CSV files of persons, auctions and bids, in the order of event time. PyFlink runs the queries of its
 authors in SQL, Pathway its tables with static files, which it processes in one step. The flows are in `_nexmark.py`.
-See `stream_peers.py` for how the systems are run and checked; of Pathway and PyFlink, the better one of one and two
-workers counts.
+See `stream_peers.py` for how the systems are run and checked.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def main() -> None:
     parser.add_argument("--check-events", type=int, default=6000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--queries", nargs="+", choices=_nexmark.QUERIES, default=list(_nexmark.QUERIES))
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="of the other systems")
     add_systems(parser, ("pathway", "pyflink"))
     given = parser.parse_args()
     print(_harness.machine_line(("pyarrow",)), "\n")

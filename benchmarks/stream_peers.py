@@ -25,7 +25,7 @@ import pyarrow.csv
 from _streams import LIMIT_S, System, add_systems, checked, started
 
 COLUMNS, PYTHON = ("words", "sums"), ("python-words", "python-sums")
-_KEYS, _SEED = 100_000, 7
+_KEYS, _SEED, _PARTS = 100_000, 7, 2
 _LETTERS = 7
 
 
@@ -36,15 +36,15 @@ def main() -> None:
     parser.add_argument("--check-records", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=COLUMNS + PYTHON, default=COLUMNS + PYTHON)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="of the other systems")
     add_systems(parser, ("bytewax", "pathway", "pyflink"))
     given = parser.parse_args()
     print(_harness.machine_line(("pyarrow",)), "\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder / "timed", given.records, given.python_records, max(given.workers))
-        write(folder / "check", given.check_records, given.check_records, max(given.workers))
-        systems = started(given, folder, ("bytewax", "pathway", "pyflink"))
+        write(folder / "timed", given.records, given.python_records, _PARTS)
+        write(folder / "check", given.check_records, given.check_records, _PARTS)
+        systems = started(given, folder, ("bytewax", "pathway", "pyflink"), ours=(1, 2))
         try:
             for task in given.tasks:
                 compare(task, systems, folder, given)
