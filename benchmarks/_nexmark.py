@@ -185,12 +185,12 @@ def flow_of(query: str, folder: Path, sink: Any) -> gf.stream.Flow:
     return flow
 
 
-def _read(flow: gf.stream.Flow, folder: Path, name: str, **options: Any) -> gf.stream.Stream:
-    return flow.source(gf.stream.read_csv(folder / f"{name}.csv"), name=name, **options)
+def _read(flow: gf.stream.Flow, folder: Path, name: str, *columns: str, **options: Any) -> gf.stream.Stream:
+    return flow.source(gf.stream.read_csv(folder / f"{name}.csv", columns=columns), name=name, **options)
 
 
 def _q0(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
-    return _read(flow, folder, "bid").map_batches(lambda bids: bids.select(QUERIES["q0"]))
+    return _read(flow, folder, "bid", *QUERIES["q0"])
 
 
 def _q1(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
@@ -198,12 +198,12 @@ def _q1(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
         columns = [bids["auction"], bids["bidder"], pc.multiply(bids["price"], 0.908), bids["dateTime"], bids["extra"]]
         return pa.record_batch(columns, QUERIES["q1"])
 
-    return _read(flow, folder, "bid").map_batches(in_euros)
+    return _read(flow, folder, "bid", *QUERIES["q1"]).map_batches(in_euros)
 
 
 def _q2(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
-    read = _read(flow, folder, "bid").filter_batches(lambda bids: bids["auction"].to_numpy() % 123 == 0)
-    return read.map_batches(lambda bids: bids.select(QUERIES["q2"]))
+    bids = _read(flow, folder, "bid", *QUERIES["q2"])
+    return bids.filter_batches(lambda batch: batch["auction"].to_numpy() % 123 == 0)
 
 
 class LocalItems:
@@ -222,16 +222,18 @@ class LocalItems:
 
 def _q3(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
     states = pa.array(["OR", "ID", "CA"])
-    people = _read(flow, folder, "person").filter_batches(lambda batch: pc.is_in(batch["state"], states))
-    auctions = _read(flow, folder, "auction").filter_batches(lambda batch: pc.equal(batch["category"], 10))
-    people = people.map_batches(lambda batch: batch.select(["id", "name", "city", "state"]), name="sellers")
-    auctions = auctions.map_batches(lambda batch: batch.select(["id", "seller"]), name="items")
+    people = _read(flow, folder, "person", "id", "name", "city", "state").filter_batches(
+        lambda batch: pc.is_in(batch["state"], states)
+    )
+    auctions = _read(flow, folder, "auction", "id", "seller", "category").filter_batches(
+        lambda batch: pc.equal(batch["category"], 10)
+    )
     both = people.union(auctions)
     return both.key_by(lambda one: one.get("seller", one["id"])).process(LocalItems)
 
 
 def _q5(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
-    bids = _read(flow, folder, "bid", time="dateTime")
+    bids = _read(flow, folder, "bid", "auction", "dateTime", time="dateTime")
     counts = bids.key_by("auction").window(gf.stream.sliding("10s", "2s")).aggregate(num="count")
 
     def hottest(batch: pa.RecordBatch) -> NDArray[np.bool_]:
@@ -241,7 +243,7 @@ def _q5(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
 
 
 def _q7(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
-    bids = _read(flow, folder, "bid", time="dateTime")
+    bids = _read(flow, folder, "bid", *QUERIES["q7"], time="dateTime")
 
     def highest(batch: pa.RecordBatch) -> NDArray[np.bool_]:
         window = batch["dateTime"].cast(pa.timestamp("ms")).cast(pa.int64()).to_numpy() // 10_000
@@ -263,8 +265,8 @@ def _q7(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
 
 def _q8(flow: gf.stream.Flow, folder: Path) -> gf.stream.Stream:
     window = gf.stream.tumbling("10s")
-    people = _read(flow, folder, "person", time="dateTime").map_batches(lambda batch: batch.select(["id", "name"]))
-    auctions = _read(flow, folder, "auction", time="dateTime")
+    people = _read(flow, folder, "person", "id", "name", "dateTime", time="dateTime")
+    auctions = _read(flow, folder, "auction", "seller", "dateTime", time="dateTime")
     sellers = auctions.key_by("seller").window(window).count()
 
     def user(person: Any, seller: Any) -> dict[str, Any]:
