@@ -261,18 +261,24 @@ def recovery(given: argparse.Namespace, folder: Path, peak: float) -> None:
         peak = statistics.median(rate_of(flow, given.workers, 1) for _ in range(3))
     rate = peak / 2
     print(f"\nRecovery at {rate:,.0f} records/s, half of the peak of count with r = 1\n")
-    rows, detected, replayed = [], [], []
-    for run in range(given.repeats):
-        lost, twice, detect, replay = killed(given, folder / f"out-{run}", rate)
-        detected.append(detect)
-        replayed.append(replay)
-        rows.append((f"{run + 1}", f"{detect:.3f}", f"{replay:.3f}", f"{lost:,}", f"{twice:,}"))
-    rows.append(("median", f"{statistics.median(detected):.3f}", f"{statistics.median(replayed):.3f}", "", ""))
-    _harness.print_table(("run", "killed to declared, s", "declared to replayed, s", "lost", "counted twice"), rows)
+    runs = [killed(given, folder / f"out-{run}", rate) for run in range(given.repeats)]
+    columns = ("killed to declared, s", "to replayed, s", "to new copies, s", "lost", "counted twice")
+    lines = [("median", [statistics.median(one) for one in zip(*runs, strict=True)])]
+    _harness.print_table(
+        ("run", *columns),
+        (
+            (f"{name}", *(f"{value:.3f}" for value in values[:3]), *(f"{value:,.0f}" for value in values[3:]))
+            for name, values in [*enumerate(runs, 1), *lines]
+        ),
+    )
 
 
-def killed(given: argparse.Namespace, out: Path, rate: float) -> tuple[int, int, float, float]:
-    """Return records that are missing and counted twice, and the seconds until a failure is declared and replayed."""
+def killed(given: argparse.Namespace, out: Path, rate: float) -> list[float]:
+    """Kill a worker.
+
+    Returns the seconds until its failure is declared, and from then until everything is replayed and until there are
+    copies again; and how many records are missing and counted twice.
+    """
     workers, lines = given.workers, rate / _WORDS / given.workers
     count = round(lines * given.seconds)
 
@@ -302,7 +308,11 @@ def killed(given: argparse.Namespace, out: Path, rate: float) -> tuple[int, int,
             cluster.poll()
     finally:
         cluster.close()
-    times = {kind: [when for what, when, _ in cluster.events if what == kind] for kind in ("failure", "replayed")}
+    declared = min(when for kind, when, _ in cluster.events if kind == "failure")
+    replayed, copied = (
+        min(when for kind, when, _ in cluster.events if kind == wanted and when > declared)
+        for wanted in ("replayed", "in sync")
+    )
     expected: Counter[str] = Counter()
     for number in range(count):
         expected.update(_line(number).split())
@@ -312,11 +322,8 @@ def killed(given: argparse.Namespace, out: Path, rate: float) -> tuple[int, int,
             row = json.loads(text)
             found[row["key"]] += row["count"]
     expected = Counter({key: workers * total for key, total in expected.items()})
-    declared = min(times["failure"])
-    return (
-        sum((expected - found).values()), sum((found - expected).values()), declared - end,
-        max(times["replayed"]) - declared,
-    )  # fmt: skip
+    wrong = [sum((expected - found).values()), sum((found - expected).values())]
+    return [declared - end, replayed - declared, copied - declared, *map(float, wrong)]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -404,18 +404,13 @@ class AggregateState:
         """Add, replace and remove entries."""
         if not len(delta):
             return
-        windows = delta.subkeys.to_pylist() if isinstance(delta.subkeys, pa.Array) else delta.subkeys
-        places: dict[int | None, list[int]] = {}
-        for place, window in enumerate(windows):
-            places.setdefault(window, []).append(place)
-        for window, found in places.items():
-            at = np.array(found, np.intp)
-            gone = delta.removed[at]
+        for window, found in _places(delta.subkeys):
+            gone = delta.removed[found]
             if gone.any():
-                known = _chosen(delta.keys, at[gone])
+                known = _chosen(delta.keys, found[gone])
                 self._drop(window, set(map(distinct_key, known.to_pylist() if isinstance(known, pa.Array) else known)))
             if not gone.all():
-                at = at[~gone]
+                at = found[~gone]
                 self.at(window).install(_chosen(delta.keys, at), delta.values.take(pa.array(at)))  # type: ignore[union-attr]
 
     def _drop(self, window: int | None, gone: set[Any]) -> None:
@@ -468,6 +463,17 @@ class AggregateState:
             at = np.array([place for place, one in enumerate(windows) if one == window], np.intp)
             keys, table = _chosen(delta.keys, at), self.windows[window]
             table._changed[table.table.slots(keys if isinstance(keys, pa.Array) else list(keys))] = True
+
+
+def _places(windows: Column) -> Iterator[tuple[int | None, NDArray[np.intp]]]:
+    """Iterate over windows and the places that have them."""
+    if isinstance(windows, pa.Array) and windows.null_count == len(windows):
+        yield None, np.arange(len(windows))
+        return
+    found, inverse = np.unique(np.asarray(windows, np.int64), return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    cuts = np.cumsum(np.bincount(inverse))[:-1]
+    yield from zip(found.tolist(), np.split(order, cuts), strict=True)
 
 
 def _chosen(column: Column, at: NDArray[np.intp]) -> Column:

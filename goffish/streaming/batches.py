@@ -43,6 +43,12 @@ class Batch:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = self.values
+        if isinstance(values, pa.RecordBatch) and values.get_total_buffer_size() > 2 * values.nbytes:
+            values = values.take(pa.array(np.arange(len(values))))  # pickles of a slice have the records around it
+        return Batch, (values, self.times, self.output)
+
     def rows(self) -> list[Any]:
         """Return the values as Python objects; the rows of an Arrow batch are mappings.
 
