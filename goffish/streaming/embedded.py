@@ -160,7 +160,7 @@ class Executor:
         spool = None if checkpoint is None else local_path(checkpoint) / SINKS
         begun = time.monotonic()
         self._pipeline = Pipeline(topology, spool=spool)
-        self._operators_s, self._checkpoint_s = time.monotonic() - begun, 0.0
+        self._operators_s, self._saving_s = time.monotonic() - begun, 0.0
         self._loops = any(channel.feedback for channel in topology.channels)
         self._pending = ValueState()
         self._switches: deque[tuple[str, str]] = deque()
@@ -282,7 +282,7 @@ class Executor:
     @property
     def setup(self) -> Setup:
         """How the flow runs, for the bounds of updates."""
-        return Setup(0, self._checkpoint_s, self._operators_s, 0.0)
+        return Setup(0, self._every, self._saving_s, self._operators_s, 0.0)
 
     @property
     def updating(self) -> bool:
@@ -437,7 +437,7 @@ class Executor:
         for one in self._sources.values():
             one.saved()
         self._number, self._saved_at, self._saved_s = number, self._processed, time.monotonic()
-        self._checkpoint_s = max(self._saved_s - begun, 0.9 * self._checkpoint_s)  # the longest of the last ones
+        self._saving_s = max(self._saved_s - begun, 0.9 * self._saving_s)  # the longest of the last ones
 
     def metrics(self) -> Metrics:
         """Return the metrics so far."""

@@ -471,9 +471,11 @@ class Cluster:
     def setup(self) -> Setup:
         """How the flow runs, for the bounds of updates."""
         processes = list(self._processes.values())
-        made = max((one.report.get("operators_s", 0.0) for one in processes), default=0.0)
+        made, saving = (
+            max((one.report.get(name, 0.0) for one in processes), default=0.0) for name in ("operators_s", "saving_s")
+        )
         gap = max((max(one.gaps) for one in processes), default=REPORTS_S)
-        return Setup(len(processes), self._options.checkpoint_s, made, gap)
+        return Setup(len(processes), self._options.checkpoint_s, saving, made, gap)
 
     @property
     def updating(self) -> bool:

@@ -271,6 +271,7 @@ class Process:
             writes={p.version: p.writes for p in worker.pipelines if p.writes is not None},
             lost=worker.lost,
             operators_s=worker.operators_s,
+            saving_s=worker.saving_s,
         )
         self._held = False
 

@@ -234,6 +234,7 @@ class Worker:
         self._migrated: set[str] = set()  # operators whose state here has the form of the new version
         self._held: dict[str, HeldRecords] = {}  # for operators whose state is still to be migrated
         self.lost = 0
+        self.saving_s = 0.0  # the longest of the last checkpoints
         self._keyed = pipeline.states
         self._copies = Pipeline(plan.topology, origins=origins).states
         self._arcs = _arcs(plan, pipeline)
@@ -982,7 +983,7 @@ class Worker:
 
     def collect(self) -> dict[str, Any]:
         """Return what changed since the last checkpoint, and begin the next one."""
-        serial = self.node.serial
+        serial, begun = self.node.serial, time.monotonic()
         for pipeline in self.pipelines:
             pipeline.prepare(serial, self._before(pipeline))
         self._prepared.append(serial)
@@ -1026,6 +1027,7 @@ class Worker:
             for version in self._versions.values():
                 recover(version.plan.topology, node, number, self._spool)
         self._recoveries.clear()
+        self.saving_s = max(time.monotonic() - begun, 0.9 * self.saving_s)
         return changed | {_LANES: lanes}
 
     def _output_mark(self) -> Mark:

@@ -42,7 +42,9 @@ class Setup(NamedTuple):
     workers : int
         Number of worker processes; 0 if the flow runs in one process.
     checkpoint_s : float
-        Seconds between checkpoints; in one process, that a checkpoint takes.
+        Seconds between checkpoints.
+    saving_s : float
+        Longest recent time that a checkpoint took.
     operators_s : float
         Longest time in which a worker has made its operators.
     report_s : float
@@ -51,6 +53,7 @@ class Setup(NamedTuple):
 
     workers: int
     checkpoint_s: float
+    saving_s: float
     operators_s: float
     report_s: float
 
@@ -181,12 +184,11 @@ class _Work:
             if one.queue:
                 self._note(f"queue of {name}", one.queue, "records", "measured")
         self._note("time to make the operators", setup.operators_s, "s", "measured")
+        self._note("time of a checkpoint", setup.saving_s, "s", "measured")
         if setup.workers:
             self._note("time between checkpoints", setup.checkpoint_s, "s", "set")
             self._note("time between reports", setup.report_s, "s", "measured")
             self._delay_s = self._note("delay of a worker", max(0.0, setup.report_s - _REPORTS_S), "s", "measured")
-        else:
-            self._note("time of a checkpoint", setup.checkpoint_s, "s", "measured")
 
     def _note(self, name: str, value: float, unit: str, origin: str) -> float:
         self.quantities[name] = Quantity(name, value, unit, origin)
@@ -201,14 +203,19 @@ class _Work:
         """Longest time until what an operator with a key sends is in a checkpoint, and leaves the worker."""
         if not self._setup.workers:
             return 0.0
-        return self._setup.checkpoint_s + self._default("confirmation of a checkpoint", _CONFIRM_S)
+        return self._setup.checkpoint_s + self._confirmed_s
+
+    @property
+    def _confirmed_s(self) -> float:
+        """Time from the begin of a checkpoint until all workers with copies have it."""
+        return self._setup.saving_s + self._default("confirmation of a checkpoint", _CONFIRM_S)
 
     @property
     def _deploy_s(self) -> float:
         """DT: from the request until all workers have activated the new version."""
         setup = self._setup
         if not setup.workers:  # between two batches, with a checkpoint of either version
-            return setup.operators_s + 2 * setup.checkpoint_s + self._note("current batch", 0.05, "s", "default")
+            return setup.operators_s + 2 * setup.saving_s + self._note("current batch", 0.05, "s", "default")
         command = self._default("command to a worker", _COMMAND_S)
         return command + setup.operators_s + setup.report_s + command
 
@@ -256,8 +263,7 @@ class _Work:
         All workers make a checkpoint when they activate the new version. Operators with a key before this one end
         first, and what they have sent leaves their worker with the next checkpoint.
         """
-        confirmed = self._default("confirmation of a checkpoint", _CONFIRM_S)
-        return self._signal_s + confirmed + (_stages(topology, operator) - 1) * self._checkpointed_s
+        return self._signal_s + self._confirmed_s + (_stages(topology, operator) - 1) * self._checkpointed_s
 
     def _model(
         self, topology: Topology, version: Version, windows: Mapping[str, float], plan: UpdatePlan | None = None
