@@ -467,10 +467,11 @@ class AggregateState:
 
 def _places(windows: Column) -> Iterator[tuple[int | None, NDArray[np.intp]]]:
     """Iterate over windows and the places that have them."""
-    if isinstance(windows, pa.Array) and windows.null_count == len(windows):
-        yield None, np.arange(len(windows))
+    column = windows if isinstance(windows, pa.Array) else pa.array(windows, pa.int64())
+    if column.null_count == len(column):
+        yield None, np.arange(len(column))
         return
-    found, inverse = np.unique(np.asarray(windows, np.int64), return_inverse=True)
+    found, inverse = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     cuts = np.cumsum(np.bincount(inverse))[:-1]
     yield from zip(found.tolist(), np.split(order, cuts), strict=True)
