@@ -15,7 +15,7 @@ from goffish.cli.inputs import duration
 from goffish.cli.options import DEADLINE_HELP, HOURS_HELP, TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.cli.server_calls import COLUMNS, OVER, UNDER_WAY, calls_server, job_facts, job_row, job_state
-from goffish.cli.stream_commands import STRATEGY_HELP, WINDOWS_HELP, plan_facts
+from goffish.cli.stream_commands import STRATEGY_HELP, WINDOWS_HELP, WORKERS_HELP, plan_facts
 from goffish.errors import InputError
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 
@@ -92,8 +92,12 @@ def _submit(
         typer.Option(help="Runner: local, mpi, spark or cloud.", show_default="local", rich_help_panel=_OF_GRAPHS),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of threads, MPI ranks, or processes of a flow.", rich_help_panel=_OF_GRAPHS),
+        str | None,
+        typer.Option(
+            metavar="WORKERS",
+            help="Number of threads, MPI ranks, or processes of a flow; OPERATOR=NUMBER,… for operators of a flow.",
+            rich_help_panel=_OF_GRAPHS,
+        ),
     ] = None,
     checkpoint_every: Annotated[
         int | None,
@@ -163,6 +167,15 @@ def _submit(
             rich_help_panel=_OF_FLOWS,
         ),
     ] = None,
+    delivery: Annotated[
+        str | None,
+        typer.Option(
+            metavar="exactly-once|at-least-once",
+            help="Whether results cross workers after a checkpoint.",
+            show_default="exactly-once",
+            rich_help_panel=_OF_FLOWS,
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job ends; exit with code 1 if it failed.")
     ] = False,
@@ -174,8 +187,9 @@ def _submit(
         "labels": name_values(label, "--label"), "max_attempts": max_attempts,
     }  # fmt: skip
     of_clouds: dict[str, Any] = {"policy": policy, "cloud_name": cloud}
+    number = _workers(workers, flow=what == "flow")
     of_graphs: dict[str, Any] = {
-        "runner": runner, "workers": workers, "checkpoint_every": checkpoint_every, "memory_mb": max_memory,
+        "runner": runner, "workers": number, "checkpoint_every": checkpoint_every, "memory_mb": max_memory,
         "cpu_seconds": max_cpu_seconds,
     }  # fmt: skip
     of_dataflows: dict[str, Any] = {
@@ -183,6 +197,7 @@ def _submit(
     }  # fmt: skip
     of_flows: dict[str, Any] = {
         "resume_from": resume_from, "checkpoint_s": every, "replication": replication,
+        "delivery": delivery,
     }  # fmt: skip
     options = name_values(option, "--option")
     if what != "flow":
@@ -235,6 +250,18 @@ def _dataflow(given: str) -> Any:
     from goffish.client import dataflow
 
     return dataflow(given[1:]) if given.startswith("@") else given
+
+
+def _workers(given: str | None, *, flow: bool) -> Any:
+    """Return a number of workers, or for flows, numbers for operators."""
+    from goffish.streaming.control import read_workers
+
+    found = None if given is None else read_workers(given)
+    if isinstance(found, dict) and not flow:
+        raise InputError(f"--workers {given}: give a number; numbers for operators apply to flows only")
+    if found == 0:
+        raise InputError(f"--workers {given}: must be at least 1")
+    return found
 
 
 def _flow(given: str) -> Any:
@@ -393,10 +420,10 @@ def _update(
 def _scale(
     client: Client,
     job: _Job,
-    workers: Annotated[int, typer.Argument(metavar="WORKERS", min=1, max=256, help="Number of worker processes.")],
+    workers: Annotated[str, typer.Argument(metavar="WORKERS", help=WORKERS_HELP)],
 ) -> None:
     """Begin to change the number of workers of a flow, without stopping it; jobs watch prints the end."""
-    client.scale_flow(job, workers)
+    client.scale_flow(job, _workers(workers, flow=True))
     say(f"{job}: {workers} workers requested")
 
 

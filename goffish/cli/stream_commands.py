@@ -28,7 +28,9 @@ _Flow = Annotated[
 ]
 
 
-_WORKERS = "Number of worker processes; or OPERATOR=NUMBER,… of those for each of some operators and what follows it."
+WORKERS_HELP = (
+    "Number of worker processes; or OPERATOR=NUMBER,… of those for each of some operators and what follows it."
+)
 
 
 #: Seconds between two looks at whether a flow that was stopped has ended.
@@ -64,7 +66,7 @@ def _run(
         float | None,
         typer.Option(**duration("s"), help="Duration of the run; numbers are seconds.", show_default="unlimited"),
     ] = None,
-    workers: Annotated[str, typer.Option(metavar="WORKERS", help=_WORKERS)] = "1",
+    workers: Annotated[str, typer.Option(metavar="WORKERS", help=WORKERS_HELP)] = "1",
     replication: Annotated[
         int, typer.Option(min=0, max=8, help="Number of workers that may fail at once without loss.")
     ] = 1,
@@ -337,7 +339,7 @@ def _switch(
 
 def _scale(
     flow: _Running,
-    workers: Annotated[str, typer.Argument(metavar="WORKERS", help=_WORKERS)],
+    workers: Annotated[str, typer.Argument(metavar="WORKERS", help=WORKERS_HELP)],
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_json, say

@@ -181,7 +181,8 @@ class AsyncCalls(Connection):
         key : str
             Idempotency key: submitting with the same key returns the same job [default: a random key].
         **more
-            ``workers`` (processes), ``replication`` (workers that may fail at once), ``checkpoint_s`` (seconds between
+            ``workers`` (processes, or a mapping with numbers for operators), ``delivery`` ("exactly-once" or
+            "at-least-once"), ``replication`` (workers that may fail at once), ``checkpoint_s`` (seconds between
             checkpoints), ``memory_mb`` (limit of all processes together), ``resume_from`` (ID of an ended flow job),
             and ``deadline_s``, ``budget``, ``labels`` and ``max_attempts`` as in `submit_graph`.
 
@@ -295,14 +296,15 @@ class AsyncCalls(Connection):
         plan: dict[str, Any] = json.loads((await self._call(self.flows.UpdateFlow, asked, usual_s=CHANGE_S)).plan)
         return plan
 
-    async def scale_flow(self, job: str, workers: int) -> None:
+    async def scale_flow(self, job: str, workers: int | Mapping[str, int]) -> None:
         """Begin to run a flow on another number of workers; `watch` returns an event when they have joined or left.
 
         Parameters
         ----------
         job : str
             Job id.
-        workers : int
+        workers : int or mapping of str to int
+            Of the flow, or of operators with separate workers.
 
         Raises
         ------
@@ -311,7 +313,7 @@ class AsyncCalls(Connection):
         ServiceError
             If the number is not accepted, the flow belongs to another client, or the server cannot be reached.
         """
-        asked = requests.of_job(flows_pb2.ScaleFlowRequest(), job, workers=workers)
+        asked = requests.of_job(flows_pb2.ScaleFlowRequest(), job, **requests.worker_fields(workers))
         await self._call(self.flows.ScaleFlow, asked, usual_s=CHANGE_S)
 
     async def switch_alternate(self, job: str, operator: str, alternate: str) -> None:

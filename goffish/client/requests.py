@@ -94,8 +94,10 @@ class FlowOptions(JobOptions, total=False):
 
     Attributes
     ----------
-    workers : int
-        Number of worker processes.
+    workers : int or mapping of str to int
+        Number of worker processes, or numbers for operators, each with what follows it.
+    delivery : {"exactly-once", "at-least-once"}
+        Whether results cross workers after a checkpoint.
     replication : int
         Number of workers that may fail at once without loss.
     checkpoint_s : float
@@ -106,7 +108,8 @@ class FlowOptions(JobOptions, total=False):
         ID of an ended flow job, whose last checkpoint the flow resumes from.
     """
 
-    workers: int | None
+    workers: int | Mapping[str, int] | None
+    delivery: str | None
     replication: int | None
     checkpoint_s: float | None
     memory_mb: int | None
@@ -203,7 +206,13 @@ def flow_spec(flow: str | Mapping[str, Any], more: FlowOptions) -> jobs_pb2.JobS
         If a value has the wrong type.
     """
     own, limits = _split(more, FlowOptions)
+    own |= worker_fields(own.pop("workers", None))
     return _limited(jobs_pb2.JobSpec(flow=filled(jobs_pb2.FlowJob(), **flow_fields(flow), **own)), **limits)
+
+
+def worker_fields(workers: int | Mapping[str, int] | None) -> dict[str, Any]:
+    """Return the field of a number of workers, or of numbers for operators."""
+    return {"operator_workers" if isinstance(workers, Mapping) else "workers": workers}
 
 
 def flow_fields(flow: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def check_flow(flow: FlowJob, field: str, inputs: Inputs, flows: FlowFolder | No
             flows.file(flow.flow)
         else:
             assert flow.definition is not None
-            check_description(flows, flow.definition, inputs.resolve, flow.workers)
+            check_description(flows, flow.definition, inputs.resolve, flow.processes)
     except InputError as error:
         name = "flow_name" if flow.flow is not None else "flow_definition"
         raise InputError(f"{field}.{name}: {error}" if field else f"{name}: {error}") from None
@@ -146,7 +146,7 @@ def check_workers(workers: int, field: str, limits: JobLimits) -> None:
 
 
 def _check_sizes_of(job: GraphJob | FlowJob, field: str, limits: JobLimits) -> None:
-    check_workers(job.workers, f"{field}.workers", limits)
+    check_workers(job.processes if isinstance(job, FlowJob) else job.workers, f"{field}.workers", limits)
     if job.memory_mb is not None and limits.memory_mb is not None and job.memory_mb > limits.memory_mb:
         problem = f"{job.memory_mb:,} MB exceed the server's limit of {limits.memory_mb:,} MB (--max-memory)"
         raise InputError(f"{field}.memory_mb: {problem}")

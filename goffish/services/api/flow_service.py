@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -34,6 +35,8 @@ _THREADS, _THREADS_EACH = 8, 2
 #: Seconds that a flow has for an answer: it may run the file of a new version first.
 _ANSWERS_S = 20.0
 _LONGEST = 200
+#: Characters that separate operators and numbers in a request to a flow are not part of names.
+_OPERATOR = re.compile(r"[^=,]+")
 
 
 class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unused-ignore]
@@ -154,13 +157,24 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
 
     async def ScaleFlow(self, request: flows_pb2.ScaleFlowRequest, context: Any) -> flows_pb2.ScaleFlowResponse:
         """Begin to run a flow on another number of workers."""
-        check_workers(request.workers, "workers", self._limits)
+        given = dict(request.operator_workers)
+        if bool(given) == bool(request.workers):
+            raise InputError("workers: give either workers or operator_workers, more than 0")
+        check_workers(sum(given.values()) + 1 if given else request.workers, "workers", self._limits)
+        if any(len(name) > _LONGEST or not _OPERATOR.fullmatch(name) for name in given):
+            raise InputError("operator_workers: the names must be those of operators")
         job, by = await self._own(request.id), caller.get().name
 
         def scale() -> None:
-            self._ask(job, "scale", workers=str(request.workers))
-            self._supervisor.folder(job.id).wish(workers=request.workers)
-            self._jobs.note(job, "scale", f"{request.workers} workers requested by {by}", {"workers": request.workers})
+            text = ",".join(f"{name}={number}" for name, number in given.items()) or str(request.workers)
+            self._ask(job, "scale", workers=text)
+            folder, known = self._supervisor.folder(job.id), job.spec.flow
+            assert known is not None
+            wished: Any = request.workers
+            if given:
+                wished = folder.wishes.get("workers", known.operator_workers) | given
+            folder.wish(workers=wished)
+            self._jobs.note(job, "scale", f"{text} workers requested by {by}", {"workers": wished})
 
         await self._change(job, scale)
         return flows_pb2.ScaleFlowResponse()

@@ -29,7 +29,7 @@ from goffish.streaming.embedded import Executor
 from goffish.streaming.live.watch import Watch
 from goffish.streaming.metrics import Metrics
 from goffish.streaming.runtime.cluster import Cluster
-from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.topology import Topology
 
 _REPORT_S = 0.5
@@ -114,7 +114,7 @@ class _Job:
         # Also of one worker, as others can join.
         return Cluster(
             topology, workers, replication=order["replication"], checkpoint_s=order["checkpoint_s"],
-            checkpoint=checkpoints, watch=watch,
+            checkpoint=checkpoints, watch=watch, delivery=Delivery(order["delivery"]),
         )  # fmt: skip
 
     def _report(self, _: str) -> None:

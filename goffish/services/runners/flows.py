@@ -62,11 +62,12 @@ class FlowRunner(WorkerRunner):
                 _copy_savepoint(JobFolder(folder.path.parent / flow.resume_from), folder)
             add_version(folder, 0, self.flows, flow, self.resolve)
         order = {
-            "flows": str(self.flows.path), "workers": flow.workers, "replication": flow.replication,
-            "checkpoint_s": flow.checkpoint_s, "limits": self.limits.order(flow),
+            "flows": str(self.flows.path), "workers": flow.operator_workers or flow.workers,
+            "replication": flow.replication, "delivery": flow.delivery, "checkpoint_s": flow.checkpoint_s,
+            "limits": self.limits.order(flow),
             "names": {str(folder.path): f"job {attempt.job.id}"},
         }  # fmt: skip
-        return order, f"{flow.workers} workers" if flow.workers > 1 else "1 worker"
+        return order, f"{flow.processes} worker{'s' * (flow.processes != 1)}"
 
     def reporter(self, attempt: Attempt) -> Callable[[], None]:
         """Return the writer of events."""
@@ -110,7 +111,7 @@ def add_version(folder: JobFolder, number: int, flows: FlowFolder, flow: FlowJob
         versions.add(number, file.read_bytes(), file.suffix)
     else:
         assert flow.definition is not None
-        paths = check_description(flows, flow.definition, resolve, flow.workers)
+        paths = check_description(flows, flow.definition, resolve, flow.processes)
         body = {"definition": flow.definition, "paths": paths}
         versions.add(number, json.dumps(body).encode(), ".json")
 

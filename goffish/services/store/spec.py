@@ -96,6 +96,10 @@ class FlowJob(Definition, Marked):
         Instead of a name: a description, as JSON with the content of a flow file.
     workers : int
         Number of worker processes.
+    operator_workers : mapping
+        Instead of `workers`: number of worker processes for operators, each with what follows it.
+    delivery : {"exactly-once", "at-least-once"}
+        Whether results cross workers after a checkpoint.
     replication : int
         Number of workers that may fail at once without loss.
     checkpoint_s : float
@@ -109,6 +113,8 @@ class FlowJob(Definition, Marked):
     flow: Label | None = None
     definition: Annotated[str, Field(min_length=1, max_length=64 << 10), KnownName()] | None = None
     workers: Annotated[int, Field(ge=1, le=256)] = 1
+    operator_workers: Annotated[dict[Label, Annotated[int, Field(ge=1, le=256)]], Field(max_length=256)] = {}
+    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
     replication: Annotated[int, Field(ge=0, le=8)] = 1
     checkpoint_s: Annotated[float, Field(ge=0.1, le=86_400)] = 2.0
     memory_mb: Whole | None = None
@@ -118,7 +124,14 @@ class FlowJob(Definition, Marked):
     def _one_flow(self) -> FlowJob:
         if (self.flow is None) == (self.definition is None):
             raise ValueError("give either flow_name or flow_definition")
+        if self.operator_workers and self.workers != 1:
+            raise ValueError("give either workers or operator_workers")
         return self
+
+    @property
+    def processes(self) -> int:
+        """Number of worker processes; at most one runs what no operator with a number precedes."""
+        return sum(self.operator_workers.values()) + 1 if self.operator_workers else self.workers
 
 
 class JobSpec(Definition, Marked):

@@ -134,6 +134,33 @@ def test_a_flow_is_controlled(flowing: Known, orders: tuple[Client, str]) -> Non
     )  # fmt: skip
 
 
+def test_workers_of_operators(flowing: Known) -> None:
+    """Breaks when numbers of workers for operators do not reach the flow, or exceed what the operator allows."""
+    with flowing.client("ann") as ann:
+        code, text = refused(lambda: ann.submit_flow("orders", workers={"price": 4}))
+        assert code == Code.INVALID_ARGUMENT and "5 exceeds the server's limit of 4 (--max-workers)" in text
+        for given in ({"price": 0}, {"price": 1000}, {"": 2}):
+            assert refused(lambda given=given: ann.submit_flow("orders", workers=given))[0] == Code.INVALID_ARGUMENT
+        assert refused(lambda: ann.submit_flow("orders", delivery="sometimes"))[0] == Code.INVALID_ARGUMENT
+        failed = ann.wait(ann.submit_flow("orders", workers={"none": 2}).id)
+        assert "no operator 'none'" in failed.error
+        for file in (flowing.server.home.parent / "out").glob("*"):
+            file.unlink()
+        job = ann.submit_flow("orders", workers={"price": 1}, delivery="at-least-once", checkpoint_s=0.2).id
+
+        def stages() -> Counter[str | None]:
+            metrics = ann.flow_metrics(job)["metrics"] or {"workers": []}
+            return Counter(one["stage"] for one in metrics["workers"] if one["joined"])
+
+        until(lambda: stages() == {None: 1, "price": 1})
+        for wrong in ({"price=2,totals": 1}, {"totals": 2}, {}, 0):
+            assert refused(ann.scale_flow, job, wrong)[0] == Code.INVALID_ARGUMENT, wrong
+        ann.scale_flow(job, {"price": 2})
+        until(lambda: stages() == {None: 1, "price": 2})
+        ann.stop_flow(job)
+        assert json.loads(ann.wait(job).summary)["stopped"] == "stopped"
+
+
 def test_roles(flowing: Known, orders: tuple[Client, str]) -> None:
     """Breaks when a client changes a job that is not its own, or a reader does anything but read."""
     ann, job = orders
@@ -353,6 +380,8 @@ def test_commands(flowing: Known, tmp_path: Path, orders: tuple[Client, str]) ->
     assert jobs("show", job).splitlines()[0] == f"job {job}" and "orders" in jobs("show", job)
     assert f"orders (version {ann.flow_metrics(job)['version']}): " in jobs("metrics", job)
     assert json.loads(jobs("metrics", job, "--json"))["metrics"]["flow"] == "orders"
+    assert "give a number" in jobs("submit", "bfs", "store", "--workers", "a=2", code=2)
+    assert "no separate workers" in jobs("scale", job, "price=2", code=2)
     assert jobs("scale", job, "2") == f"{job}: 2 workers requested\n"
     assert jobs("switch", job, "price", "rough") == f"{job}: operator price uses rough\n"
     assert jobs("update", job, "newer", "--dry-run").startswith(f"{job}: changed price\n")
