@@ -283,6 +283,36 @@ def test_another_number_of_workers(orders: Place) -> None:
         assert [one["joined"] for one in stream("top", "two", "--json").json["workers"]] == [True]
 
 
+def test_workers_of_operators(orders: Place) -> None:
+    def stream(*args: str) -> Ended:
+        return orders("stream", *args, variables={"XDG_RUNTIME_DIR": str(orders.path)})
+
+    with started(orders, "one", "--workers", "price=2", "--delivery", "at-least-once") as one:
+        until(one, lambda: len(stream("list", "--json").json["flows"]) == 1)
+        ended = stream("scale", "one", "3")
+        assert_refused(ended)
+        assert ended.err == "error: workers = 3: operators have separate workers; give numbers for price\n"
+        assert stream("scale", "one", "price=1").out == "one: 1 worker for price\n"
+        workers = stream("top", "one", "--json").json["workers"]
+        assert [row["stage"] for row in workers if row["joined"]] == [None, "price"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--workers", "price"), "workers = 'price': give a number, or one for each operator, as parse=2,score=4"),
+        (("--workers", "price=1,price=2"), "workers = 'price=1,price=2': give a number"),
+        (("--workers", "0"), "workers = 0: must be 1 to 256"),
+        (("--workers", "nothing=1"), "no operator 'nothing'"),
+        (("--delivery", "sometimes"), "sometimes"),
+    ],
+)
+def test_workers_that_are_refused(orders: Place, options: tuple[str, ...], message: str) -> None:
+    ended = orders("stream", "run", "flow.py", *options)
+    assert_refused(ended)
+    assert message in ended.err
+
+
 def test_live_table(orders: Place) -> None:
     """In a terminal, the table follows the flow until that ends, or until Ctrl-C."""
     environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": str(orders.path), "TERM": "xterm", "COLUMNS": "150"}

@@ -154,6 +154,7 @@ class Cluster:
         self._next = first
         self._staff: dict[int, list[int]] = {}
         self._weights: dict[int, float] = {}
+        self._stages: dict[int, int] = {}  # of workers, also while they leave
         self._wanted: dict[int, int] = {}
         self._arranged = True
         self._spares: set[int] = set()
@@ -380,6 +381,7 @@ class Cluster:
         for stage, workers in self._staff.items():
             arc = Arc(stage, STAGE_BITS) if self.topology.stages else Arc()
             layout |= divide(arc, workers, [self._weights[one] for one in workers])
+            self._stages |= dict.fromkeys(workers, stage)
         return layout
 
     def _take_step(self) -> None:
@@ -583,9 +585,8 @@ class Cluster:
     def metrics(self) -> Metrics:
         """Return the metrics of all workers together."""
         now, processes, workers = time.monotonic(), dict(self._processes), []
-        stages = {one: stage for stage, found in list(self._staff.items()) for one in list(found)}
         for number, one in processes.items():
-            report, stage = one.report, stages.get(number, 0)
+            report, stage = one.report, self._stages.get(number, 0)
             serial = report.get("serial", 0) or None
             queues = {name: part.queue for name, part in one.counts.items() if part.queue}
             workers.append(
