@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.streaming.ring.balance import Balance
 from goffish.streaming.ring.messages import (
     BalanceReply,
     BalanceRequest,
@@ -34,10 +35,6 @@ from goffish.streaming.ring.messages import (
 from goffish.streaming.ring.ranges import CIRCLE, EVERYTHING, NOTHING, Ranges
 from goffish.streaming.ring.store import BackupStore, thread_of
 from goffish.streaming.ring.view import Move, Registry, View, middle
-
-#: Time over which the length of the queue is observed, and the share of it that a threshold has to hold for.
-_LOAD_S = 10.0
-_LOAD_SHARE = 95
 
 
 @dataclass(frozen=True)
@@ -240,14 +237,7 @@ class Node:
         self._probe: _Probe | None = None
         self._lost: set[int] = set()
         self._heartbeat_due = self._checkpoint_due = now
-        self._load: deque[tuple[float, int]] = deque()
-        self._load_due = now + options.checkpoint_s
-        self._quiet_until = now
-        self._light_since = now
-        self._asked_until: float | None = None
-        self._reserved_until = now
-        self._busy_answers = 0
-        self._cascade: int | None = None
+        self._balance = Balance(self, now)
         self._move_until = now
         self._awaited: dict[int, Ranges] = {}  # copies that a move waits for
         self._watched(now)
@@ -285,7 +275,7 @@ class Node:
             case Heartbeat():
                 self._heard[sender] = now
             case Ping():
-                self._send(sender, Pong(self.view.epoch))
+                self.send(sender, Pong(self.view.epoch))
             case Pong():
                 self._heard[sender] = now
                 if self._probe is not None:
@@ -295,9 +285,9 @@ class Node:
             case SyncDone():
                 self._synced(sender, message.ranges, now)
             case BalanceRequest():
-                self._asked(sender, message, now)
+                self._balance.asked(sender, message, now)
             case BalanceReply():
-                self._answered(message.answer, now)
+                self._balance.answered(message.answer, now)
 
     def begin_life(self, lane: int, life: int) -> None:
         """Process no more messages of a lane's earlier lives, which its successor sends again.
@@ -316,7 +306,8 @@ class Node:
                 found[lane] = max(found.get(lane, 0), int(last.max()))
         return found
 
-    def _send(self, node: int, message: Message) -> None:
+    def send(self, node: int, message: Message) -> None:
+        """Leave a message in the outbox."""
         self.outbox.append((node, message))
 
     def _dispatch(self, tuples: Tuples) -> None:
@@ -437,7 +428,7 @@ class Node:
         if item.piece is not None:
             item.piece.replays -= 1
             if not item.piece.replays:
-                self._log(now, "replayed", item.piece.ranges)
+                self.log(now, "replayed", item.piece.ranges)
                 self.state.resume()
                 self._merge()
                 self._advance_move(now)
@@ -529,7 +520,7 @@ class Node:
             message = Checkpoint(
                 self.view.epoch, number, self.serial, pieces, deltas + extra, full, replaced - full, handoff, waiting
             )
-            self._send(node, message)
+            self.send(node, message)
         self._checkpoint_due = now + self.options.checkpoint_s
 
     def progress(self) -> list[Progress]:
@@ -567,7 +558,7 @@ class Node:
                 theirs  # one was lost: the copy and all messages since stay as they are until a full one arrives
             )
         self._received[sender] = checkpoint.number
-        self._send(sender, Copied(self.view.epoch, checkpoint.serial))
+        self.send(sender, Copied(self.view.epoch, checkpoint.serial))
         full = checkpoint.full & theirs
         self._in_sync |= full
         self._stale -= full
@@ -583,11 +574,11 @@ class Node:
             self.store.add(tuples.where(full.contains(tuples.positions)))
         missing = (Ranges.union(piece.ranges for piece in checkpoint.pieces) & theirs) - usable
         if missing:
-            self._send(sender, SyncRequest(self.view.epoch, missing, checkpoint.number))
+            self.send(sender, SyncRequest(self.view.epoch, missing, checkpoint.number))
         if full:
             owners = [move.owner for move in self.view.moves if self.number in dict(move.shadows)]
             for node in dict.fromkeys([sender, *owners]):
-                self._send(node, SyncDone(self.view.epoch, full))
+                self.send(node, SyncDone(self.view.epoch, full))
         if checkpoint.handoff:
             self._accept(sender, checkpoint.handoff, now)
 
@@ -608,7 +599,7 @@ class Node:
             repair.ranges -= ranges
             if not repair.ranges:
                 del self._repairs[node]
-                self._log(now, "in sync", ranges)
+                self.log(now, "in sync", ranges)
         self._advance_move(now)
 
     @property
@@ -640,7 +631,7 @@ class Node:
             return
         own, before = view.interval(me), old.interval(me)
         if own != before:
-            self._quiet_until = now + self.options.holdoff_s
+            self._balance.hold_off(now)
         handed, settled = NOTHING, False
         if self._parked is not None and (move := _move_of(old, me)) is not None:
             handed = self._settle_move(move, view, now)
@@ -677,13 +668,13 @@ class Node:
             queue.clear()
         self.state.discard(EVERYTHING)
         self._pieces, self._parked = [], None
-        self._log(now, kind)
+        self.log(now, kind)
 
     def _take_over(self, ranges: Ranges, gone: Collection[int], now: float) -> None:
         """Own positions from now on: their copies are the state, and the messages that it lacks are replayed."""
         lost = ranges - self._in_sync
         if lost:
-            self._log(now, "data loss", lost)
+            self.log(now, "data loss", lost)
         self.state.activate(ranges, gone)
         empty = Progress(ranges, np.full(self.options.threads, np.iinfo(np.int64).min), {})
         known = [known._replace(ranges=known.ranges & ranges) for known in self._known]
@@ -699,13 +690,13 @@ class Node:
             for tuples in self.store.take(piece.ranges):
                 self._enqueue(tuples.where(~self._contained(tuples, progress)), piece)
             if not piece.replays:
-                self._log(now, "replayed", piece.ranges)
+                self.log(now, "replayed", piece.ranges)
                 self.state.resume()
         self._replaced |= ranges
         self._in_sync -= ranges
         self._stale -= ranges
         self._checkpoint_due = now
-        self._log(now, "takeover", ranges)
+        self.log(now, "takeover", ranges)
 
     # Failures.
 
@@ -733,7 +724,7 @@ class Node:
         elif self._probe is None:
             self._probe = _Probe(now + self.options.ping_s, set(self.view.nodes.tolist()) - {self.number})
             for node in sorted(self._probe.asked):
-                self._send(node, Ping(self.view.epoch))
+                self.send(node, Ping(self.view.epoch))
         elif now >= self._probe.until:
             probe, self._probe = self._probe, None
             if watched in probe.asked - probe.answered:
@@ -755,7 +746,7 @@ class Node:
             ranges = Ranges.arc(start, self.view.token(self.number))
             view = self.view.taken_over(self.number, start, failed)
             if self.registry.replace(view):
-                self._log(now, "failure", ranges)
+                self.log(now, "failure", ranges)
                 self._take_over(ranges, failed, now)
                 self.follow(now)
                 return
@@ -795,7 +786,7 @@ class Node:
                 return False
             move = self._planned(target, part, leaves, zone)
             if move is None:
-                self._log(now, "unsplittable", self.view.interval(self.number))
+                self.log(now, "unsplittable", self.view.interval(self.number))
                 return False
             after = self.view.moved(move)
             missing = {node: after.covered(node) - self.view.covered(node) for node in after.receivers}
@@ -898,11 +889,8 @@ class Node:
             self.follow(now)
 
     def _end_move(self, cancelled: bool, now: float) -> None:
-        self._log(now, "cancelled" if cancelled else "moved")
-        if self._cascade is not None:
-            asker, self._cascade = self._cascade, None
-            self._reserved_until = now + self.options.move_s
-            self._send(asker, BalanceReply(self.view.epoch, "busy" if cancelled else "accept"))
+        self.log(now, "cancelled" if cancelled else "moved")
+        self._balance.moved(cancelled, now)
 
     def _accept(self, owner: int, ranges: Ranges, now: float) -> None:
         """Take positions over that their owner has stopped processing."""
@@ -918,84 +906,10 @@ class Node:
             ):
                 return
             if self.registry.replace(self.view.moved(move)):
-                self._reserved_until = now
+                self._balance.accepted(now)
                 self._take_over(ranges, (owner,) if move.leaves else (), now)
                 self.follow(now)
                 return
-
-    # Load.
-
-    def _observe_load(self, now: float) -> None:
-        self._load.append((now, self.queued))
-        while self._load[0][0] < now - _LOAD_S:
-            self._load.popleft()
-        if not self._is_light:
-            self._light_since = now
-
-    @property
-    def _queue_length(self) -> float:
-        return float(np.percentile([length for _, length in self._load], _LOAD_SHARE)) if self._load else 0.0
-
-    @property
-    def _is_light(self) -> bool:
-        return self._queue_length < self.options.low[0] and self.cpu < self.options.low[1]
-
-    @property
-    def _is_overloaded(self) -> bool:
-        return self._queue_length > self.options.high[0] and self.cpu > self.options.high[1]
-
-    @property
-    def _busy(self) -> bool:
-        return self._asked_until is not None or any(
-            self.number in (move.owner, move.target) for move in self.view.moves
-        )
-
-    def _balance(self, now: float) -> None:
-        """Ask the next node to take positions over, if there is too much or very little to do."""
-        nodes = len(self.view.members)
-        if self._busy or now < max(self._quiet_until, self._reserved_until) or nodes == 1:
-            return
-        leaves = nodes > max(self.view.replication + 1, self.options.minimum)
-        if self._is_overloaded:
-            self._ask(BalanceRequest(self.view.epoch, self.number, 1), now)
-        elif leaves and self._is_light and now - self._light_since >= self.options.holdoff_s:
-            self._ask(BalanceRequest(self.view.epoch, self.number, 1, True, self.cpu), now)
-
-    def _ask(self, request: BalanceRequest, now: float) -> None:
-        self._leaves = request.leaves
-        self._asked_until = now + self.options.move_s
-        self._send(self.view.clockwise(self.number), request)
-
-    def _asked(self, sender: int, request: BalanceRequest, now: float) -> None:
-        answer = "full"
-        following = self.view.clockwise(self.number)
-        if self._busy or now < self._reserved_until:
-            answer = "busy"
-        elif self._is_light and (not request.leaves or self.cpu + request.cpu < self.options.high[1]):
-            answer = "accept"
-            self._reserved_until = now + self.options.move_s
-        elif not request.leaves and request.hop <= len(self.view.members) - 2 and following != request.origin:
-            self._cascade = sender
-            self._ask(request._replace(epoch=self.view.epoch, hop=request.hop + 1), now)
-            return
-        self._send(sender, BalanceReply(self.view.epoch, answer))
-
-    def _answered(self, answer: str, now: float) -> None:
-        if self._asked_until is None:
-            return
-        self._asked_until = None
-        if answer == "accept":
-            self._busy_answers = 0
-            if self.give(self.view.clockwise(self.number), now, leaves=self._leaves):
-                return
-        elif answer == "busy":
-            self._busy_answers += 1
-        if self._cascade is not None:
-            asker, self._cascade = self._cascade, None
-            self._send(asker, BalanceReply(self.view.epoch, "full"))
-        elif not self._leaves and (answer == "full" or self._busy_answers > _BUSY_ANSWERS):
-            self._busy_answers = 0
-            self._log(now, "spare wanted", self.view.interval(self.number))
 
     # Time.
 
@@ -1009,28 +923,23 @@ class Node:
         if now >= self._heartbeat_due:
             self._heartbeat_due = now + self.options.heartbeat_s
             if (following := self.view.clockwise(self.number)) != self.number:
-                self._send(following, Heartbeat(self.view.epoch))
+                self.send(following, Heartbeat(self.view.epoch))
             if (move := self._move) is not None and move.target not in self.view:
-                self._send(move.target, Ping(self.view.epoch))
+                self.send(move.target, Ping(self.view.epoch))
         if now >= self._checkpoint_due:
             self._checkpoint(now)
         self._monitor(now)
         if self._move is not None and (now >= self._move_until or self._has_lost(self._move.target, now)):
             self._cancel(now)
-        if self._asked_until is not None and now >= self._asked_until:
-            self._asked_until = self._cascade = None
-        self._observe_load(now)
-        if now >= self._load_due:
-            self._load_due = now + self.options.checkpoint_s
-            self._balance(now)
+        self._balance.tick(now)
 
-    def _log(self, now: float, kind: str, ranges: Ranges = NOTHING) -> None:
+    def log(self, now: float, kind: str, ranges: Ranges = NOTHING) -> None:
+        """Report an event."""
         self.events.append(Event(now, kind, ranges))
 
 
 #: Mapper of markers that a node queues itself.
 _FENCE = -1
-_BUSY_ANSWERS = 3
 
 
 def _move_of(view: View, owner: int) -> Move | None:
