@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -13,38 +11,33 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from goffish.errors import CheckpointError, InputError, JobError
-from goffish.partial import local_path
-from goffish.streaming.checkpoints import SINKS, WORKERS, CheckpointFolder, lock_folder
+from goffish.errors import InputError, JobError
+from goffish.streaming.checkpoints import SINKS
 from goffish.streaming.embedded import Until
 from goffish.streaming.live.watch import Watch
 from goffish.streaming.metrics import Counts, Meter, Metrics, WorkerMetrics
-from goffish.streaming.operators import described
 from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, View
+from goffish.streaming.runtime.folder import WorkerFolder
 from goffish.streaming.runtime.launch import REPORTS_S, Controls, Launcher, WorkerProcess, command_of, start_here
 from goffish.streaming.runtime.layout import divide, next_step
 from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
-from goffish.streaming.runtime.worker import Begin, recover
+from goffish.streaming.runtime.worker import Begin
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
 from goffish.streaming.updates.forecast import Setup, forecast
-from goffish.streaming.updates.migration import to_migrate
-from goffish.streaming.updates.plan import UpdatePlan, has_windows, is_same, plan_update
+from goffish.streaming.updates.plan import UpdatePlan, has_windows, plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 from goffish.streaming.windows import Duration, microseconds
 
 _STARTS_S = 60.0
-#: File of a folder of checkpoints, with the update that is in progress.
-_UPDATE = "update"
 _WAITS_S = 0.05
 #: Between two requests to admit a new worker, or to let one leave.
 _ASKS_S = 2.0
@@ -120,7 +113,7 @@ class Cluster:
         plan = Plan(topology)
         # Idle workers must not leave the ring on their own: each would be replaced by a new one.
         options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S, minimum=MOST_WORKERS)
-        self._checkpoints = None if checkpoint is None else _WorkerFolder(checkpoint, topology)
+        self._checkpoints = None if checkpoint is None else WorkerFolder(checkpoint, topology)
         update = None if self._checkpoints is None else self._checkpoints.update
         if update is not None:
             self.topology = topology = update.old
@@ -711,92 +704,3 @@ def run_workers(
             delivery=Delivery(delivery),
         )  # fmt: skip
         return cluster.run(limit, report)
-
-
-class _WorkerFolder:
-    """A folder with a folder of checkpoints for each worker, used by one run at a time."""
-
-    def __init__(self, path: str | Path, topology: Topology) -> None:
-        root = local_path(path)
-        self.path = root / WORKERS
-        if (root / "checkpoint.json").exists():
-            raise InputError(f"{path}: checkpoint of a run in one process; resume it with --workers 1")
-        self._lock = lock_folder(self.path, path)
-        self.workers: list[int] = []
-        self.outputs: dict[str, None] = {}  # lanes of what workers had not sent
-        found: list[tuple[int, dict[str, int]]] = [(0, {})]
-        try:
-            self.update = self._kept(topology)
-            updated = None if self.update is None else self.update.old.fingerprint
-            versions = (topology,) if self.update is None else (self.update.old, self.update.new)
-            if self.update is not None:
-                topology = self.update.new
-            for number in sorted(int(one.name) for one in self.path.iterdir() if one.name.isdigit()):
-                saved = CheckpointFolder(
-                    self.path / str(number), topology.name, topology.fingerprint, locked=False, updated=updated
-                )
-                for version in versions:
-                    recover(version, number, None if saved.latest is None else saved.latest.number, self.path / SINKS)
-                self.workers.append(number)
-                if saved.latest is not None:
-                    body = saved.latest.body
-                    self.outputs |= dict.fromkeys(body["outputs"])
-                    found.append((body["flow"], body["origins"]))
-                    if self.update is None:
-                        to_migrate(topology, body.get("forms"))  # raises an error if a function is missing
-            self.version, self.origins = self._begins(found, self.update)
-        except BaseException:
-            self.close()
-            raise
-
-    @staticmethod
-    def _begins(found: list[tuple[int, dict[str, int]]], update: UpdatePlan | None) -> tuple[int, dict[str, int]]:
-        """Return the version with which the run begins, and with which versions the states of its operators began."""
-        if update is None:
-            return max(found, key=itemgetter(0))
-        before = [one for one in found if one[0] < update.number]
-        return update.number - 1, max(before, key=itemgetter(0))[1]
-
-    def _kept(self, topology: Topology) -> UpdatePlan | None:
-        """Return the update that was in progress when the last run ended."""
-        try:
-            update: UpdatePlan = pickle.loads((self.path / _UPDATE).read_bytes())
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise CheckpointError(f"{self.path / _UPDATE}: cannot be read ({described(error)})") from None
-        if not any(is_same(topology, one) for one in (update.old, update.new)):
-            raise InputError(
-                f"{self.path}: flow {topology.name} was being updated ({update.text}); resume it with its new version"
-            )
-        if is_same(topology, update.new) and all(topology.operator(name).migrate for name in update.migrated):
-            update = replace(update, new=topology)  # its functions may be corrected ones
-        return update
-
-    def keep(self, update: bytes | None) -> None:
-        """Keep an update until it is complete, for a run that resumes this one."""
-        if update is None:
-            (self.path / _UPDATE).unlink(missing_ok=True)
-            return
-        partial = self.path / f".{_UPDATE}.partial"
-        try:
-            with partial.open("wb") as file:
-                file.write(update)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / _UPDATE)
-        except OSError as error:
-            raise JobError(f"{self.path}: cannot be written ({error.strerror or error})") from None
-
-    def remove_others(self, workers: Collection[int]) -> None:
-        """Remove the checkpoints of workers that are gone, from which others have taken over."""
-        numbers = [int(one.name) for one in self.path.iterdir() if one.name.isdigit()]
-        self.remove([number for number in numbers if number not in workers])
-
-    def remove(self, workers: Sequence[int]) -> None:
-        """Remove the checkpoints of workers that others have taken over from."""
-        for number in workers:
-            shutil.rmtree(self.path / str(number), ignore_errors=True)
-
-    def close(self) -> None:
-        self._lock.close()
