@@ -113,7 +113,7 @@ class Sink:
         return Writer()
 
 
-class _FolderWriter(Writer):
+class FolderWriter(Writer):
     """Collects records in a hidden file, which is renamed to the number of the checkpoint when it is committed."""
 
     suffix = ""
@@ -210,7 +210,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-class ParquetWriter(_FolderWriter):
+class ParquetWriter(FolderWriter):
     """Writes Parquet files with one schema.
 
     Attributes
@@ -288,7 +288,7 @@ class ParquetWriter(_FolderWriter):
         super().close()
 
 
-class _TextWriter(_FolderWriter):
+class _TextWriter(FolderWriter):
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)
         self._file: BinaryIO | None = None

@@ -23,7 +23,7 @@ from goffish.errors import CheckpointError, InputError, JobError
 from goffish.streaming import embedded
 from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.flow import Flow
-from goffish.streaming.sinks import _FolderWriter
+from goffish.streaming.sinks import FolderWriter
 from goffish.streaming.state import Delta, KeyedState
 
 stream = gf.stream
@@ -172,7 +172,7 @@ def test_a_crash_between_any_two_writes(
 
     monkeypatch.setattr(Path, "replace", counted(replace))
     monkeypatch.setattr(os, "fsync", counted(fsync))
-    monkeypatch.setattr(_FolderWriter, "close", lambda writer: None)  # nothing is cleaned up
+    monkeypatch.setattr(FolderWriter, "close", lambda writer: None)  # nothing is cleaned up
     while True:
         left = rng.randint(1, 90)
         try:

@@ -28,7 +28,7 @@ from goffish.errors import InputError, JobError
 from goffish.streaming.batches import Batch
 from goffish.streaming.kafka import client
 from goffish.streaming.kafka.client import FINAL, SERVERS, Format, Options, Topic, Troubles, checked_topic
-from goffish.streaming.sinks import Sink, Writer, _FolderWriter, plain
+from goffish.streaming.sinks import FolderWriter, Sink, Writer, plain
 from goffish.streaming.topology import Key
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Link(NamedTuple):
     group: Consumer
 
 
-class _KafkaWriter(_FolderWriter):
+class _KafkaWriter(FolderWriter):
     """Collects records in a file, which is written to the topic in one transaction when it is committed."""
 
     suffix = ".arrow"

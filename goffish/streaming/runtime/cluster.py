@@ -392,6 +392,7 @@ class Cluster:
         if step is None:
             for number, one in self._processes.items():
                 if number not in view and number not in self._wanted and number not in self._spares:
+                    self._controls.forget(one.control)
                     one.close()  # it has never had positions
             self._arranged = self._wanted.keys() == set(view.nodes.tolist())
             return
