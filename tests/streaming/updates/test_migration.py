@@ -162,6 +162,45 @@ def test_each_key_once(events: Any, tmp_path: Path, seeds: range, strategy: Stra
     assert counts["old"] > 0 and counts["new"] > 0
 
 
+def test_one_migration_after_another(events: Any, tmp_path: Path) -> None:
+    """Breaks when a second update takes the state of the first version, or migrates that of the second again."""
+    source, expected = events
+
+    def flows(version: int) -> gf.stream.Flow:
+        made = gf.stream.Flow("test")
+        read = made.source(gf.stream.read_json_lines(str(source))).key_by("user")
+        initial, migrate = {
+            1: (0, None), 2: ({"n": 0, "migrated": 0}, into_object), 3: ([0, 0], lambda total: [total["n"], version])
+        }[version]  # fmt: skip
+
+        def add(total: Any, row: Any) -> Any:
+            if version == 1:
+                return total + 1
+            return total | {"n": total["n"] + 1} if version == 2 else [total[0] + 1, total[1]]
+
+        total = read.reduce(add, initial=initial, name="total", migrate=migrate)
+        total.sink(gf.stream.write_json_lines(tmp_path / "out"))
+        return made
+
+    cluster = simulation.Cluster(flows(1), 3, seed=5, limit=3)
+    cluster.run(0.3)
+    for version in (2, 3):
+        cluster.update(flows(version), Strategy.MVC)
+        while not cluster.rollout.ending:  # type: ignore[union-attr]
+            cluster.run(cluster.now + 0.01)
+        cluster.run(cluster.now + 0.1)
+    cluster.finish()
+    found: dict[int, int] = {}
+    kinds = Counter()  # type: ignore[var-annotated]
+    for row in written(tmp_path / "out"):
+        n = row["value"]["n"] if isinstance(row["value"], dict) else row["value"]
+        found[row["user"]] = max(found.get(row["user"], 0), n[0] if isinstance(n, list) else n)
+        kinds[type(row["value"])] += 1
+    assert found == expected
+    assert kinds.keys() == {int, dict, list}
+    assert {name for worker in cluster.alive for name in worker._keyed} == {"total@2"}
+
+
 def test_ncl_migrates_what_it_keeps(events: Any, tmp_path: Path) -> None:
     source, expected = events
     cluster = simulation.Cluster(flow(source, tmp_path, 1, True), 3, seed=3, limit=6)
