@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from goffish.streaming.ring.messages import BalanceReply, BalanceRequest
-
-if TYPE_CHECKING:
-    from goffish.streaming.ring.node import Node
+from goffish.streaming.ring.messages import BalanceReply, BalanceRequest, Message
+from goffish.streaming.ring.options import Options
+from goffish.streaming.ring.ranges import Ranges
+from goffish.streaming.ring.view import View
 
 #: Time over which the length of the queue is observed, and the share of it that a threshold has to hold for.
 _LOAD_S = 10.0
@@ -18,17 +18,39 @@ _LOAD_SHARE = 95
 _BUSY_ANSWERS = 3
 
 
+class Loaded(Protocol):
+    """A node, as far as its load matters; see `Node`."""
+
+    number: int
+    options: Options
+    view: View
+    cpu: float
+
+    @property
+    def queued(self) -> int:
+        """Number of messages that wait."""
+
+    def send(self, node: int, message: Message) -> None:
+        """Leave a message in the outbox."""
+
+    def give(self, target: int, now: float, *, leaves: bool) -> bool:
+        """Start to move half of the positions, or all."""
+
+    def log(self, now: float, kind: str, ranges: Ranges) -> None:
+        """Report an event."""
+
+
 class Balance:
     """Decides when a node moves positions.
 
     Parameters
     ----------
-    node : Node
+    node : Loaded
     now : float
         Time in seconds.
     """
 
-    def __init__(self, node: Node, now: float) -> None:
+    def __init__(self, node: Loaded, now: float) -> None:
         self._node, self._options = node, node.options
         self._load: deque[tuple[float, int]] = deque()
         self._load_due = now + self._options.checkpoint_s

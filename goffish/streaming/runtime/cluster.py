@@ -19,7 +19,7 @@ from goffish.streaming.checkpoints import SINKS
 from goffish.streaming.embedded import Until
 from goffish.streaming.live.watch import Watch
 from goffish.streaming.metrics import Counts, Meter, Metrics, WorkerMetrics
-from goffish.streaming.ring.node import Options
+from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, View

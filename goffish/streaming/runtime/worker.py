@@ -25,7 +25,8 @@ from goffish.streaming.metrics import Counts
 from goffish.streaming.operators import Clock, EventTime, Failure
 from goffish.streaming.pipeline import Pipeline, named
 from goffish.streaming.ring.messages import Message, Progress, Tuples
-from goffish.streaming.ring.node import Node, Options
+from goffish.streaming.ring.node import Node
+from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.ranges import Positions, Ranges
 from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Registry

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from goffish.streaming.ring.messages import Longs, Marker, Message, Signal, Tuples
-from goffish.streaming.ring.node import Node, Options
+from goffish.streaming.ring.node import Node
+from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.ranges import CIRCLE, Ranges
 from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Member, MemoryRegistry, View

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from goffish.streaming.ring.messages import BalanceRequest, Checkpoint, Message, SyncDone, Tuples
-from goffish.streaming.ring.node import Node, Options
+from goffish.streaming.ring.node import Node
+from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.ranges import EVERYTHING, Ranges
 from goffish.streaming.ring.view import middle
 from tests.streaming.ring.simulation import Ids, Ring, Seen

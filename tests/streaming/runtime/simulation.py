@@ -14,7 +14,7 @@ import numpy as np
 
 from goffish.streaming.flow import Flow
 from goffish.streaming.ring.messages import Marker, Signal, Tuples
-from goffish.streaming.ring.node import Options
+from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.view import Member, MemoryRegistry, View
 from goffish.streaming.runtime.layout import divide, next_step
 from goffish.streaming.runtime.plan import Delivery, Plan
