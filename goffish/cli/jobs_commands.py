@@ -15,7 +15,7 @@ from goffish.cli.inputs import duration
 from goffish.cli.options import DEADLINE_HELP, HOURS_HELP, TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.cli.server_calls import COLUMNS, OVER, UNDER_WAY, calls_server, job_facts, job_row, job_state
-from goffish.cli.stream_commands import STRATEGY_HELP, WINDOWS_HELP, WORKERS_HELP, plan_facts
+from goffish.cli.stream_commands import BOUNDS, STRATEGY_HELP, WINDOWS_HELP, WORKERS_HELP, plan_facts, print_bounds
 from goffish.errors import InputError
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 
@@ -404,7 +404,9 @@ def _update(
     ],
     strategy: Annotated[Strategy, typer.Option(help=STRATEGY_HELP)] = Strategy.MVC,
     partial_windows: Annotated[PartialWindow, typer.Option(help=WINDOWS_HELP)] = PartialWindow.EMIT,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change, with bounds of the cost, and exit.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Begin to replace a flow by another version of it, without stopping it; jobs watch prints the end."""
@@ -414,7 +416,10 @@ def _update(
     if json:
         print_json(plan)
     else:
+        bounds = {name: plan.pop(name) for name in BOUNDS if name in plan}
         print_facts(f"{job}: {plan['changes']}", plan_facts(plan))
+        if bounds:
+            print_bounds(bounds)
 
 
 def _scale(

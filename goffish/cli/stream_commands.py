@@ -28,6 +28,8 @@ _Flow = Annotated[
 ]
 
 
+#: Keys of the answer to the request ``predict``.
+BOUNDS = ("predictions", "quantities", "recommended", "reason", "note")
 WORKERS_HELP = (
     "Number of worker processes; or OPERATOR=NUMBER,… of those for each of some operators and what follows it."
 )
@@ -421,7 +423,7 @@ def _update(
     else:
         print_facts(f"{found.flow}: {shown['changes']}", plan_facts(shown))
         if dry_run and bounds is not None:
-            _print_bounds(bounds)
+            print_bounds(bounds)
     if report is not None and report["state"] == "aborted":
         raise JobError(f"{found.flow}: the update was aborted, and the flow goes on: {report['reason']}")
 
@@ -458,7 +460,14 @@ def _rounded(value: float | None) -> float | None:
     return value if value is None or isinstance(value, int) else float(f"{value:.3g}")
 
 
-def _print_bounds(bounds: dict[str, Any]) -> None:
+def print_bounds(bounds: dict[str, Any]) -> None:
+    """Print bounds of the cost of an update.
+
+    Parameters
+    ----------
+    bounds : dict
+        As the request ``predict`` returns them.
+    """
     from goffish.cli.output import print_facts, print_table
 
     rows = [

@@ -139,7 +139,10 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
                 if (self._ask(job, "updates") or {}).get("updating"):
                     raise InputError(f"job {job.id}: an update is in progress; wait until it is complete")
                 plan = self._ask(job, "plan", **arguments)
-                if not request.dry_run:
+                if request.dry_run:
+                    bounds = {name: text for name, text in arguments.items() if name != "strategy"}
+                    plan |= self._ask(job, "predict", **bounds, require="")
+                else:
                     folder.wish(version=number)
                     self._ask(job, "update", **arguments)
                     begun = True
