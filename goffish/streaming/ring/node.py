@@ -103,6 +103,13 @@ class _Piece:
 class _Queued(NamedTuple):
     tuples: Tuples
     piece: _Piece | None = None  # of which it is a replay
+    begin: int = 0  # messages before were processed
+
+    def part(self, end: int) -> _Queued:
+        """Return the messages until one, of those that are left."""
+        if not self.begin and end == len(self.tuples.numbers):
+            return self
+        return _Queued(self.tuples.take(np.arange(self.begin, end)), self.piece)
 
 
 @dataclass
@@ -143,6 +150,8 @@ class Node:
     events : list of Event
     cpu : float
         CPU utilisation, set by the runtime.
+    queued : int
+        Number of messages that wait to be processed.
     """
 
     def __init__(
@@ -163,6 +172,7 @@ class Node:
         self.duplicates = 0
         self.store = BackupStore(self._contained)
         self._queues: list[deque[_Queued | Marker | Signal]] = [deque() for _ in range(options.threads)]
+        self.queued = 0
         own = self.view.interval(number)
         self._pieces = [
             _Piece(progress.ranges & own, progress.marks.copy(), dict(progress.vectors), self.view.epoch)
@@ -292,20 +302,17 @@ class Node:
             part = tuples.where(threads == thread)
             if len(part.numbers):
                 queue.append(_Queued(part, piece))
+                self.queued += len(part.numbers)
                 if piece is not None:
                     piece.replays += 1
 
     # Processing.
 
     @property
-    def queued(self) -> int:
-        """Number of messages that wait to be processed."""
-        return sum(len(one.numbers) for one in self.waiting)
-
-    @property
-    def waiting(self) -> Iterator[Tuples]:
-        """Messages that wait to be processed."""
-        return (item.tuples for queue in self._queues for item in queue if isinstance(item, _Queued))
+    def waiting(self) -> Iterator[tuple[Tuples, int]]:
+        """Messages that wait to be processed, at the end of those of which some were, and their number."""
+        queued = (item for queue in self._queues for item in queue if isinstance(item, _Queued))
+        return ((item.tuples, len(item.tuples.numbers) - item.begin) for item in queued)
 
     def work(self, thread: int, now: float, limit: int | None = None) -> int:
         """Process the next batch of a thread's queue, or the first part of it; return the number of its messages.
@@ -331,13 +338,15 @@ class Node:
             if isinstance(item, Signal):
                 self._signal(thread, item)
                 continue
-            count = len(item.tuples.numbers)
+            end = len(item.tuples.numbers)
+            count = end - item.begin
             if limit is not None and count > limit:
-                queue.appendleft(item._replace(tuples=item.tuples.take(np.arange(limit, count))))
-                item = item._replace(tuples=item.tuples.take(np.arange(limit)))
-                count = limit
+                count, end = limit, item.begin + limit
+                queue.appendleft(item._replace(begin=end))  # the rest is not copied for each part
                 if item.piece is not None:
                     item.piece.replays += 1
+            self.queued -= count
+            item = item.part(end)
             self._process(thread, item, now)
             return count
         return 0
@@ -469,7 +478,7 @@ class Node:
             if repair is not None and not repair.sent and self._has_arrived(repair.epoch) and self._parked is None:
                 full = repair.ranges & self.owned
             extra = (self.state.extract(full),) if full else ()
-            waiting = tuple(t.where(full.contains(t.positions)) for t in self.waiting) if full else ()
+            waiting = tuple(self._waiting_in(full)) if full else ()
             self._sent[node] = number = self._sent.get(node, 0) + 1
             if repair is not None and full:
                 repair.sent = number
@@ -478,6 +487,12 @@ class Node:
             )
             self.send(node, message)
         self._checkpoint_due = now + self.options.checkpoint_s
+
+    def _waiting_in(self, ranges: Ranges) -> Iterator[Tuples]:
+        """Iterate over the messages of some positions that wait to be processed."""
+        for tuples, count in self.waiting:
+            rest = tuples.take(np.arange(len(tuples.numbers) - count, len(tuples.numbers)))
+            yield rest.where(ranges.contains(rest.positions))
 
     def progress(self) -> list[Progress]:
         """Return what the state of its positions contains."""
@@ -622,6 +637,7 @@ class Node:
         self.fenced = True
         for queue in self._queues:
             queue.clear()
+        self.queued = 0
         self.state.discard(EVERYTHING)
         self._pieces, self._parked = [], None
         self.log(now, kind)
@@ -805,7 +821,9 @@ class Node:
                 if not isinstance(item, _Queued):
                     queue.append(item)
                     continue
+                item = item.part(len(item.tuples.numbers))  # noqa: PLW2901
                 given = move.ranges.contains(item.tuples.positions)
+                self.queued -= int(given.sum())
                 if given.any():
                     self._parked.append(item.tuples.where(given))
                 if not given.all():

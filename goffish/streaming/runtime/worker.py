@@ -632,8 +632,8 @@ class Worker:
         """Counters of all operators."""
         targets = {name: channel.target for one in self._versions.values() for name, channel in one.plan.keyed.items()}
         waiting = dict.fromkeys(targets.values(), 0) | {name: len(held) for name, held in self._held.items()}
-        for tuples in self.node.waiting:
-            waiting[targets[tuples.payload.channel]] += len(tuples.numbers)
+        for tuples, count in self.node.waiting:
+            waiting[targets[tuples.payload.channel]] += count
         late: dict[str, int] = {}
         for instance in {id(one): one for p in self.pipelines for one in p.instances.values()}.values():
             late[instance.name] = late.get(instance.name, 0) + instance.late
