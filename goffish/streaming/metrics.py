@@ -162,9 +162,15 @@ class Counts:
         )
         return replace(self, outputs={**self.outputs}, latency=latency, age=age, **changes)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a mapping for JSON, whose lists are not copied."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        times = {"latency": self.latency, "age": self.age}
+        return found | {name: one and {"counts": one.counts, "total": one.total} for name, one in times.items()}
+
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
-        """Return counters from the mapping that `dataclasses.asdict` returns."""
+        """Return counters from the mapping that `to_dict` returns."""
         known = {name: given[name] for name in ("latency", "age") if given[name] is not None}
         return cls(**{**given, **{name: Histogram(**one) for name, one in known.items()}})
 

@@ -158,3 +158,11 @@ def test_counters_go_on_after_a_resume(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"n": 1}\n' * 30)
     assert run()["in"].received in (30, 60)  # the first look may come before the first read
+
+
+@pytest.mark.parametrize("latency", [None, Histogram()])
+def test_counters_as_json(latency: Histogram | None) -> None:
+    counts = Counts(received=3, busy=0.5, outputs={"": 2}, latency=latency)
+    if latency is not None:
+        latency.add(0.1, 3)
+    assert Counts.read(json.loads(json.dumps(counts.to_dict()))) == counts

@@ -15,7 +15,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +261,7 @@ class Process:
             queued=worker.node.queued,
             serial=worker.node.confirmed,
             events=[[event.kind, event.time, event.ranges.size] for event in events],
-            counts={name: asdict(counts) for name, counts in worker.counts.items()},
+            counts={name: counts.to_dict() for name, counts in worker.counts.items()},
             unsent=sum(link.unsent_bytes for link in self._outgoing.values() if link is not None),
             blocked=self._held,
             occupied=self._occupied,
