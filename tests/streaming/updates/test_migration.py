@@ -119,14 +119,17 @@ def flow(source: Path, target: Path, version: int, strict: bool) -> gf.stream.Fl
     return made
 
 
-def check(folder: Path, expected: Counter[int]) -> Counter[str]:
-    """Check the totals of all users; return how many rows each version wrote."""
+def check(folder: Path, expected: Counter[int], strict: bool) -> Counter[str]:
+    """Check the totals of all users; return how many rows each version wrote.
+
+    With hti, the new version may get all records of a user: those that the old one had processed are replayed.
+    """
     counts: Counter[str] = Counter()
     last: dict[int, int] = {}
     for row in written(folder / "direct"):
         last[row["user"]] = max(last.get(row["user"], 0), row["n"])
         counts["new" if "migrated" in row else "old"] += 1
-        assert row.get("migrated", 1) == 1
+        assert row.get("migrated", 1) == 1 or not strict
     assert last == expected
     timers = [row for row in written(folder / "second") if "timer" in row]
     assert {row["user"]: row["n"] for row in timers} == expected
@@ -156,7 +159,7 @@ def test_each_key_once(events: Any, tmp_path: Path, seeds: range, strategy: Stra
             cluster.workers[cluster.random.randrange(3)].node.give(9, cluster.now)
         cluster.finish()
         assert cluster.rollout is not None and cluster.rollout.state == "complete"
-        counts.update(check(target, expected))
+        counts.update(check(target, expected, strict))
         for worker in cluster.alive:
             assert {"direct@1", "second@1"} < worker._keyed.keys() and len(worker._keyed) == 3
     assert counts["old"] > 0 and counts["new"] > 0
