@@ -122,7 +122,7 @@ class Cluster:
             for sink in topology.sinks.values():
                 sink.check_unused()
         outputs = [] if self._checkpoints is None else self._checkpoints.outputs
-        first = max(old, default=-1) + 1
+        first = 0 if self._checkpoints is None else self._checkpoints.first
         saved, folder = self._checkpoints, Path(tempfile.mkdtemp(prefix="goffish-"))
         self._folder, self._options = folder, options
         self._begin = Begin(spool=folder / SINKS, delivery=delivery)

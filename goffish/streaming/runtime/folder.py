@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -21,6 +22,8 @@ from goffish.streaming.updates.plan import UpdatePlan, is_same
 
 #: File with the update that is in progress.
 _UPDATE = "update"
+#: File with the highest number of a worker, once folders of workers have been removed.
+_HIGHEST = "highest"
 
 
 class WorkerFolder:
@@ -55,6 +58,8 @@ class WorkerFolder:
                     if self.update is None:
                         to_migrate(topology, body.get("forms"))  # raises an error if a function is missing
             self.version, self.origins = self._begins(found, self.update)
+            #: Number of the first worker of a run; sinks name files after workers, so that no number is used twice.
+            self.first = self._highest() + 1
         except BaseException:
             self.close()
             raise
@@ -105,8 +110,22 @@ class WorkerFolder:
 
     def remove(self, workers: Sequence[int]) -> None:
         """Remove the checkpoints of workers that others have taken over from."""
+        if workers:
+            partial = self.path / f".{_HIGHEST}.partial"
+            try:
+                partial.write_text(str(self._highest()))
+                partial.replace(self.path / _HIGHEST)
+            except OSError as error:
+                raise JobError(f"{self.path}: cannot be written ({error.strerror or error})") from None
         for number in workers:
             shutil.rmtree(self.path / str(number), ignore_errors=True)
+
+    def _highest(self) -> int:
+        """Return the highest number that a worker has had, or -1."""
+        numbers = [int(one.name) for one in self.path.iterdir() if one.name.isdigit()]
+        with suppress(FileNotFoundError):  # nothing was removed
+            numbers.append(int((self.path / _HIGHEST).read_text()))
+        return max(numbers, default=-1)
 
     def close(self) -> None:
         self._lock.close()

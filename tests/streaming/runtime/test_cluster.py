@@ -119,6 +119,50 @@ def test_workers_join_and_leave(tmp_path: Path) -> None:
     assert totals == expected
 
 
+def test_numbers_of_workers_are_not_used_again(tmp_path: Path) -> None:
+    """Breaks when a run has a worker with the number of one that has left, whose files sinks would overwrite."""
+    (tmp_path / "in").mkdir()
+
+    def flow(step: int) -> gf.stream.Topology:
+        made = gf.stream.Flow("totals")
+        rows = made.source(gf.stream.read_json_lines(str(tmp_path / "in"), follow=True))
+        counted = rows.map(lambda row: row | {"step": step}, name="counted").key_by("user").sum("n", name="sums")
+        counted.sink(gf.stream.write_json_lines(tmp_path / "out"))
+        return made.check()
+
+    def write(name: str) -> None:
+        partial = tmp_path / f"{name}.partial"
+        partial.write_text("".join(f'{{"user": "u{n % 40}", "n": 1}}\n' for n in range(2000)))
+        partial.rename(tmp_path / "in" / f"{name}.jsonl")
+
+    def poll_until(cluster: Cluster, done: Callable[[], bool]) -> None:
+        end = time.monotonic() + 120
+        while not done():
+            assert time.monotonic() < end, cluster.metrics()
+            cluster.poll()
+
+    saved = tmp_path / "saved" / "workers"
+    write("first")
+    for step in range(2):
+        cluster = Cluster(flow(step), 1, checkpoint_s=0.2, checkpoint=tmp_path / "saved")
+        try:
+            for workers in (3, 1):
+                cluster.scale(workers)
+                joined = [True] * workers
+                poll_until(cluster, lambda j=joined, c=cluster: [one.joined for one in c.metrics().workers] == j)  # type: ignore[misc]
+                write(f"{step}-{workers}")
+            cluster.update(flow(step + 1))
+            poll_until(cluster, lambda c=cluster: len(c.updates) == 1)  # type: ignore[misc]
+            poll_until(cluster, lambda: len([one for one in saved.iterdir() if one.name.isdigit()]) == 1)
+            cluster.stop()
+            cluster.run()
+        finally:
+            cluster.close()
+    rows = [json.loads(line) for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
+    totals = {user: max(row["n"] for row in rows if row["user"] == user) for user in {row["user"] for row in rows}}
+    assert totals == {f"u{n}": 250 for n in range(40)}
+
+
 def test_a_worker_is_killed(tmp_path: Path) -> None:
     expected = make_events(tmp_path / "in", 6000)
     flow = make_flow(tmp_path / "in", tmp_path / "out", rate=6000)
