@@ -32,7 +32,7 @@ _LETTERS = 7
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=10_000_000)
-    parser.add_argument("--python-records", type=int, default=2_000_000)
+    parser.add_argument("--python-records", type=int, default=1_000_000)
     parser.add_argument("--check-records", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=COLUMNS + PYTHON, default=COLUMNS + PYTHON)

@@ -187,7 +187,8 @@ def peaks(given: argparse.Namespace, folder: Path) -> float:
     kept = words(count, workers, lambda keyed: keyed.process(Kept, name="total"))
 
     def stored(size: int) -> Topology:
-        return words(count, workers, lambda keyed: keyed.process(lambda: Stored(connect, size), name="total"))
+        few = count if size > 1 else count // 10
+        return words(few, workers, lambda keyed: keyed.process(lambda: Stored(connect, size), name="total"))
 
     total = lambda total, word: total + 1  # noqa: E731
     runs: dict[str, tuple[Topology, int]] = {}
