@@ -197,7 +197,7 @@ def test_kill_9_at_any_moment(expected: tuple[Path, dict[str, Any]], tmp_path: P
     while code != 0:
         child = multiprocessing.get_context("fork").Process(target=work, args=(tmp_path,))
         child.start()
-        child.join(rng.uniform(0.02, 0.2) * (1 + killed / 5))
+        child.join(rng.uniform(0.01, 0.05) * (1 + killed / 5))
         if child.is_alive():
             child.kill()
             killed += 1
