@@ -55,6 +55,7 @@ class Acknowledged(NamedTuple):
     Attributes
     ----------
     epoch : int
+        View of the ring in which the checkpoint was made.
     numbers : dict
         By lane.
     received : dict

@@ -51,7 +51,7 @@ from goffish.streaming.updates.versions import Strategy
 _SIGNAL_S, _MANY = 0.02, 8
 _DISCOVER_S = 1.0
 #: The part of a state that holds lanes, and the entry with the number of the checkpoint.
-_LANES, _SERIAL, _PIECES = "", "", "\n"
+_LANES, _SERIAL, _PIECES, _GIVEN = "", "", "\n", "\ngiven"
 
 
 @dataclass
@@ -140,6 +140,24 @@ class _Version:
 
     plan: Plan
     pipeline: Pipeline
+
+
+class _Given(NamedTuple):
+    """Positions that a worker has given away, as they were then."""
+
+    epoch: int  # of the last view in which it had them
+    ranges: Ranges
+    pieces: list[Progress]
+    deltas: dict[str, Delta]
+
+
+class _Saved(NamedTuple):
+    """What the checkpoint of a worker holds of some positions."""
+
+    version: list[int]  # run and view
+    forms: Mapping[str, Any] | None
+    pieces: list[Progress]
+    deltas: list[tuple[str, Delta]]
 
 
 @dataclass(frozen=True)
@@ -261,6 +279,7 @@ class Worker:
         self._last = 0  # that checkpoint
         self._signal_due = self._discover_due = now
         self._now = now
+        self._given: list[_Given] = []
         self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
         self.stopping = False  # whether to read no more
         self._activated = False  # whether the state has entries that do not count as changed
@@ -396,6 +415,13 @@ class Worker:
             )
         return partition.caught_up
 
+    def _is_saved(self, given: _Given) -> bool:
+        """Whether checkpoints of the new owners contain positions that this worker has given away."""
+        view = self.node.view
+        owners = [node for node in view.nodes.tolist() if view.interval(node) & given.ranges]
+        answers = [self._answers.get(node) for node in owners if node != self.number]
+        return all(one is not None and one.epoch >= view.epoch for one in answers)
+
     @property
     def drained(self) -> bool:
         """Whether this worker has nothing of the old version left, and checkpoints contain that.
@@ -520,6 +546,7 @@ class Worker:
             known |= message.numbers
             self._answers[sender] = message
             self._forget()
+            self._given = [one for one in self._given if not self._is_saved(one)]
         else:
             self.node.receive(sender, message, now)
         self._after()
@@ -576,8 +603,7 @@ class Worker:
         contained = [passed for number, passed in self._passed if number <= serial]
         self._passed = [entry for entry in self._passed if entry[0] > serial]
         if contained:
-            message = contained[-1]._replace(epoch=self.node.view.epoch)
-            self._post([(node, message) for node in self.node.view.nodes.tolist()])
+            self._post([(node, contained[-1]) for node in self.node.view.nodes.tolist()])
 
     def _release(self, output: _Output, serial: int | None) -> None:
         """Send what operators with a key have sent until a checkpoint that is confirmed."""
@@ -990,7 +1016,9 @@ class Worker:
         self._prepared.append(serial)
         if not self.node.behind:
             lives = {lane: mark.life for lane, mark in self._marks.items()}
-            self._passed.append((serial, Acknowledged(0, dict(self._reached), self.node.received, lives)))
+            self._passed.append(
+                (serial, Acknowledged(self.node.view.epoch, dict(self._reached), self.node.received, lives))
+            )
         output = self._outputs[self.number]
         parts = []
         for positions, records in output.held:
@@ -1054,6 +1082,9 @@ class Worker:
             deltas = {name: state.extract(self._arcs[name].inner(owned)) for name, state in self._keyed.items()}
         kept: dict[str, Any] = {name: value for name, (*_, value) in lanes.items()}
         kept[_PIECES] = self.node.progress()
+        kept[_GIVEN] = [(one.epoch, one.pieces, self.node.serial) for one in self._given]
+        for number, one in enumerate(self._given):
+            deltas = deltas | {_part(name, self.node.serial, number): delta for name, delta in one.deltas.items()}
         names = list(kept)
         values = [captured(value) for value in kept.values()]
         unset = np.zeros(len(names), dtype=np.bool_)
@@ -1082,23 +1113,31 @@ class Worker:
             for one in old
         )
         saved = [one for one in found if one.latest is not None]
-        restored = []
         lanes: dict[str, Any] = {}
+        parts: list[_Saved] = []
         # Of two workers with the same positions, the one of the later run or with the newer view has them now.
         for one in sorted(saved, key=lambda one: one.latest.body["version"], reverse=True):  # type: ignore[union-attr]
-            deltas = list(one.state())
+            body, deltas = one.latest.body, list(one.state())  # type: ignore[union-attr]
             kept = {key: value for name, delta in deltas if name == _LANES for key, _, value, _ in delta.entries()}
-            pieces = [piece._replace(ranges=piece.ranges & wanted) for piece in kept.pop(_PIECES)]
+            parts.append(_Saved(body["version"], body.get("forms"), kept.pop(_PIECES), deltas))
+            run, _ = body["version"]
+            for number, (epoch, pieces, serial) in enumerate(kept.pop(_GIVEN, [])):
+                names = {_part(name, serial, number): name for name in self._keyed}
+                given = [(names[name], delta) for name, delta in deltas if name in names]
+                parts.append(_Saved([run, epoch], body.get("forms"), pieces, given))
+            for name, value in kept.items():
+                lanes.setdefault(name, value)
+        restored = []
+        for part in sorted(parts, key=lambda part: part.version, reverse=True):
+            pieces = [piece._replace(ranges=piece.ranges & wanted) for piece in part.pieces]
             taken = Ranges.union(piece.ranges for piece in pieces)
             wanted -= taken
             restored += [piece for piece in pieces if piece.ranges]
-            for name, delta in deltas:
+            for name, delta in part.deltas:
                 if name in self._keyed:  # and not one of a version that had nothing left, nor the lanes
                     self._keyed[name].install(_clipped(delta, self._arcs[name].inner(taken)))
-            for name in to_migrate(topology, one.latest.body.get("forms")) if self._update is None else ():  # type: ignore[union-attr]
+            for name in to_migrate(topology, part.forms) if self._update is None else ():
                 migrate_positions(self.pipeline.instances[name], self.plan.arcs[name].inner(taken))
-            for name, value in kept.items():
-                lanes.setdefault(name, value)
         self._lane_copies = {name: (self.number, 0, value) for name, value in lanes.items() if name in mine}
         contexts = [piece.context for piece in restored if piece.context]
         for lane in self._marks.keys() & {lane for context in contexts for lane in context}:
@@ -1194,11 +1233,17 @@ class Worker:
             self._release(output, None)
 
     def deactivate(self, ranges: Ranges) -> None:
-        """Make the state of some positions copies."""
+        """Make the state of some positions copies, and keep it until checkpoints of the new owner contain it."""
+        deltas = {}
         for name, state in self._keyed.items():
             inner = self._arcs[name].inner(ranges)
-            self._copies[name].install(state.extract(inner))
+            deltas[name] = state.extract(inner)
+            self._copies[name].install(deltas[name])
             state.discard(inner)
+        if self._folder is not None:
+            pieces = [one._replace(ranges=one.ranges & ranges) for one in self.node.progress()]
+            pieces = [one for one in pieces if one.ranges]
+            self._given.append(_Given(self.node.view.epoch - 1, ranges, pieces, deltas))
 
     def discard(self, ranges: Ranges) -> None:
         """Remove all entries and copies of some positions."""
@@ -1214,6 +1259,11 @@ class Worker:
     @staticmethod
     def _within(position: int, ranges: Ranges) -> bool:
         return any(start <= position < stop for start, stop in ranges)
+
+
+def _part(name: str, serial: int, number: int) -> str:
+    """Return the name of a state of positions that were given away, in a checkpoint."""
+    return f"{name}\n{serial}\n{number}"
 
 
 def _arcs(plan: Plan, pipeline: Pipeline) -> dict[str, Arc]:

@@ -15,7 +15,9 @@ import goffish as gf
 from goffish.errors import InputError
 from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.ring.ranges import CIRCLE
+from goffish.streaming.ring.view import Member, MemoryRegistry, View
 from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.worker import Begin, Worker
 from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param((0, 8), id="2 seeds")
@@ -247,6 +249,42 @@ def test_checkpoints_hold_what_was_taken_over(events: Any, tmp_path: Path, monke
     folder = CheckpointFolder(tmp_path / "saved" / "0", "test", cluster.plan.topology.fingerprint, locked=False)
     saved = {key for name, delta in folder.state() if name == "total" for key, *_ in delta.entries()}
     assert saved == {row["user"] for row in rows}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_checkpoints_hold_what_is_being_given_away(
+    events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """All workers may be killed after a move, before the new owner has made a checkpoint, though the old one has."""
+    source, rows = events
+    expected: dict[str, int] = defaultdict(int)
+    for row in rows:
+        expected[row["user"]] += 2 * row["n"]
+    flow = gf.stream.Flow("test")
+    totals(flow, source, tmp_path / "out")
+    monkeypatch.setattr(CheckpointFolder, "whole_is_due", property(lambda folder: whole or folder.latest is None))
+    cluster = Cluster(flow, 2, seed=3, folder=tmp_path / "saved")
+    cluster.finish()
+    giver, target = cluster.workers[0], cluster.workers[1]
+    assert giver.node.give(1, cluster.now)
+    cluster._post(0)
+    while not any(event.kind == "takeover" for event in target.node.events):
+        cluster.run(cluster.now + 0.001)
+    saved = target.node.serial
+    giver.node.follow(cluster.now)
+    giver.node.checkpoint_soon(cluster.now)
+    giver.tick(cluster.now)
+    assert target.node.serial == saved
+    view = View(1, (Member(7, 0),), 0)
+    registry = MemoryRegistry(view)
+    for lane in cluster.plan.lanes:
+        registry.claim(lane, 7)
+    begin = Begin(tmp_path / "saved", old=(0, 1))
+    worker = Worker(cluster.plan, 7, registry, cluster.options, cluster.now, begin)
+    assert worker.pipeline.instances["total"].state.values == expected
+    # Once the new owner has a checkpoint, the old one drops them.
+    cluster.run(cluster.now + 2)
+    assert not giver._given
 
 
 def test_refused() -> None:
