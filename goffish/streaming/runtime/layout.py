@@ -54,8 +54,8 @@ def divide(arc: Arc, workers: Sequence[int], weights: Sequence[float] | None = N
 def next_step(view: View, wanted: Layout, ready: Collection[int]) -> Step | None:
     """Return the next move towards a layout; None if there is none, or if workers have to become ready first.
 
-    Workers that are not on the ring yet come first, then those that are to leave it, then the boundaries. The order of
-    the workers that stay must be the same in both.
+    Workers that are not on the ring yet come first, as far as they can; then those that are to leave it; then the
+    boundaries. The order of the workers that stay must be the same in both.
 
     Parameters
     ----------
@@ -69,12 +69,13 @@ def next_step(view: View, wanted: Layout, ready: Collection[int]) -> Step | None
     for worker in missing:
         if worker in ready and (step := _join(view, wanted, worker)) is not None:
             return step
-    if missing:
+    if not all(worker in ready for worker in missing):
         return None
     for node in view.nodes.tolist():
         if node not in wanted:
             before, after = view.clockwise(node, -1), view.clockwise(node)
-            return Step(node, before if before in wanted else after)
+            if before != node:
+                return Step(node, before if before in wanted else after)
     for worker in view.nodes.tolist():
         if (step := _shift(view, wanted, worker)) is not None:
             return step
@@ -83,14 +84,19 @@ def next_step(view: View, wanted: Layout, ready: Collection[int]) -> Step | None
 
 def _join(view: View, wanted: Layout, worker: int) -> Step | None:
     """Return the move by which a new worker gets its first position, and what follows or precedes it."""
-    owner = view.replicas(wanted[worker])[0]
+    owner, place = view.replicas(wanted[worker])[0], wanted[worker]
+    others = [(view.token(one), wanted[one]) for one in view.nodes.tolist() if one in wanted and one != owner]
+    if any((token < place) != (later < place) for token, later in others):
+        return None  # it would come before a worker that it must follow, or after one that it must precede
     if owner not in wanted:
         return Step(owner, worker)
     first, stop, size = _interval(view, owner)
-    begins, stays = (wanted[worker] - first) % CIRCLE, (wanted[owner] - first) % CIRCLE
-    if begins < stays < size:
+    begins, stays = (place - first) % CIRCLE, (wanted[owner] - first) % CIRCLE
+    if stays < size and begins < stays:
         return Step(owner, worker, (first, wanted[owner]))
-    return Step(owner, worker, (wanted[worker], stop)) if begins else None
+    if stays >= size and wanted[owner] > place:
+        return None  # the owner has to move first
+    return Step(owner, worker, (place, stop)) if begins else None
 
 
 def _shift(view: View, wanted: Layout, worker: int) -> Step | None:
@@ -102,7 +108,7 @@ def _shift(view: View, wanted: Layout, worker: int) -> Step | None:
     if (wanted[worker] - first) % CIRCLE < size:
         return Step(worker, before, (first, wanted[worker]))
     start, stop, length = _interval(view, before)
-    if 0 < (wanted[worker] - start) % CIRCLE < length:
+    if wanted[worker] < first and 0 < (wanted[worker] - start) % CIRCLE < length:
         return Step(before, worker, (wanted[worker], stop))
     return None
 

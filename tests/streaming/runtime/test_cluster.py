@@ -141,6 +141,13 @@ def test_numbers_of_workers_are_not_used_again(tmp_path: Path) -> None:
             assert time.monotonic() < end, cluster.metrics()
             cluster.poll()
 
+    def totals() -> dict[str, int]:
+        found: dict[str, int] = {}
+        for file in (tmp_path / "out").glob("part-*"):
+            for row in map(json.loads, file.read_text().splitlines()):
+                found[row["user"]] = max(row["n"], found.get(row["user"], 0))
+        return found
+
     saved = tmp_path / "saved" / "workers"
     write("first")
     for step in range(2):
@@ -151,6 +158,7 @@ def test_numbers_of_workers_are_not_used_again(tmp_path: Path) -> None:
                 joined = [True] * workers
                 poll_until(cluster, lambda j=joined, c=cluster: [one.joined for one in c.metrics().workers] == j)  # type: ignore[misc]
                 write(f"{step}-{workers}")
+            poll_until(cluster, lambda n=(150, 250)[step]: totals() == {f"u{user}": n for user in range(40)})  # type: ignore[misc]
             cluster.update(flow(step + 1))
             poll_until(cluster, lambda c=cluster: len(c.updates) == 1)  # type: ignore[misc]
             poll_until(cluster, lambda: len([one for one in saved.iterdir() if one.name.isdigit()]) == 1)
@@ -158,9 +166,7 @@ def test_numbers_of_workers_are_not_used_again(tmp_path: Path) -> None:
             cluster.run()
         finally:
             cluster.close()
-    rows = [json.loads(line) for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
-    totals = {user: max(row["n"] for row in rows if row["user"] == user) for user in {row["user"] for row in rows}}
-    assert totals == {f"u{n}": 250 for n in range(40)}
+    assert totals() == {f"u{n}": 250 for n in range(40)}
 
 
 def test_a_worker_is_killed(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_one_migration_after_another(events: Any, tmp_path: Path) -> None:
         total.sink(gf.stream.write_json_lines(tmp_path / "out"))
         return made
 
-    cluster = simulation.Cluster(flows(1), 3, seed=5, limit=3)
+    cluster = simulation.Cluster(flows(1), 3, seed=5, limit=1)
     cluster.run(0.3)
     for version in (2, 3):
         cluster.update(flows(version), Strategy.MVC)
