@@ -134,6 +134,7 @@ def test_a_flow_is_controlled(flowing: Known, orders: tuple[Client, str]) -> Non
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_workers_of_operators(flowing: Known) -> None:
     """Breaks when numbers of workers for operators do not reach the flow, or exceed what the operator allows."""
     with flowing.client("ann") as ann:
@@ -357,6 +358,7 @@ def test_one_job_at_a_time_runs_a_flow(flowing: Known, orders: tuple[Client, str
     assert found.error == "flow orders: another job uses it; stop that job first"
 
 
+@pytest.mark.slow
 def test_commands(flowing: Known, tmp_path: Path, orders: tuple[Client, str]) -> None:
     """Breaks when a command does not what its help says, or its JSON lacks what the table shows."""
     ann, job = orders

@@ -119,6 +119,7 @@ def test_workers_join_and_leave(tmp_path: Path) -> None:
     assert totals == expected
 
 
+@pytest.mark.slow
 def test_numbers_of_workers_are_not_used_again(tmp_path: Path) -> None:
     """Breaks when a run has a worker with the number of one that has left, whose files sinks would overwrite."""
     (tmp_path / "in").mkdir()

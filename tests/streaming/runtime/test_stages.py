@@ -160,7 +160,7 @@ def test_at_least_once(events: Any, tmp_path: Path, seed: int) -> None:
 def test_processes(events: Any, tmp_path: Path) -> None:
     """Operators on processes of their own: one is killed, and one is added while the flow runs."""
     source, expected = events
-    flow = make(source, tmp_path / "out", rate=400)
+    flow = make(source, tmp_path / "out", rate=600)
     cluster = Cluster(flow.check(), {"copy": 1, "sums": 2}, checkpoint_s=0.2)
 
     def poll_until(done: Callable[[], bool]) -> None:
