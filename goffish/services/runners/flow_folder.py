@@ -110,9 +110,12 @@ def _exports_of(path: Path) -> list[str]:
         targets = one.targets if isinstance(one, ast.Assign) else []
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
             try:
-                return [str(text) for text in ast.literal_eval(one.value)]  # type: ignore[attr-defined]
+                names = ast.literal_eval(one.value)  # type: ignore[attr-defined]
             except (ValueError, TypeError):
-                raise InputError(f"{path}:{one.lineno}: __all__ must be a list of texts") from None
+                names = None
+            if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+                raise InputError(f"{path}:{one.lineno}: __all__ must be a list of texts")
+            return list(names)
     return []
 
 

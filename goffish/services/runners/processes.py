@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +114,7 @@ class ProcessRunner:
 
 
 @dataclass(frozen=True)
-class WorkerRunner:
+class WorkerRunner(ABC):
     """Base of runners whose worker is a process with its own module, which survives a server crash.
 
     Attributes
@@ -128,6 +129,7 @@ class WorkerRunner:
     #: Module of the worker.
     module: ClassVar[str]
 
+    @abstractmethod
     def order(self, attempt: Attempt) -> tuple[dict[str, Any], str]:
         """Return the order of a worker, and the text of the event.
 
@@ -140,8 +142,8 @@ class WorkerRunner:
         InputError
             The job cannot run.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def reporter(self, attempt: Attempt) -> Callable[[], None]:
         """Return a function that writes events for new progress, which is called about once per second.
 
@@ -149,7 +151,6 @@ class WorkerRunner:
         ----------
         attempt : Attempt
         """
-        raise NotImplementedError
 
     def exceeded(self, attempt: Attempt) -> Ended | None:
         """Return the outcome if the job exceeds a limit.

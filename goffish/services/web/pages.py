@@ -147,10 +147,10 @@ class Pages:
         async def endpoint(request: Request) -> Response:
             begun, cookie = time.perf_counter(), _cookie_of(request)
             given = request.cookies.get(cookie, "")
-            visit = Visit(self._sessions.client(given) or _NOBODY, given or secrets.token_urlsafe(32))
+            visit = Visit(self._sessions.client(given) or _ANONYMOUS, given or secrets.token_urlsafe(32))
             caller.set(visit.client)
             try:
-                if known and visit.client is _NOBODY:
+                if known and visit.client is _ANONYMOUS:
                     response = _to_login(request)
                 else:
                     with self.limits.call(visit.client.name):
@@ -169,7 +169,7 @@ class Pages:
 
     async def _shown(self, template: str, visit: Visit, status: int = 200, **given: Any) -> Response:
         around = {
-            "client": None if visit.client is _NOBODY else visit.client, "open": self._sessions.open,
+            "client": None if visit.client is _ANONYMOUS else visit.client, "open": self._sessions.open,
             "proof": self._sessions.proof(visit.session),
         }  # fmt: skip
         text = await elsewhere(lambda: self._templates.get_template(template).render(around | given))
@@ -181,7 +181,7 @@ class Pages:
     async def _no_page(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         text = "Page not found." if status == 404 else f"Method {request.method} is not allowed."
-        return await self._failed(status, text, Visit(_NOBODY, ""))
+        return await self._failed(status, text, Visit(_ANONYMOUS, ""))
 
     async def _list(self, request: Request, visit: Visit) -> Response:
         found = await elsewhere(self._reading.listing, _asked(request))
@@ -321,7 +321,7 @@ class Pages:
 
 
 #: Client of a request without a session.
-_NOBODY = Client(name="nobody", role="read")
+_ANONYMOUS = Client(name="anonymous", role="read")
 
 
 def _may_cancel(client: Client, owner: str) -> bool:

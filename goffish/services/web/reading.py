@@ -242,8 +242,8 @@ def _facts(job: Job, now: float) -> list[tuple[str, str]]:
     facts.append(("attempts", f"{job.attempts}" + (f", {job.losses} lost" if job.losses else "")))
     if spec.deadline_s is not None:
         left = job.submitted + spec.deadline_s - (now if job.ended is None else job.ended)
-        told = f"{duration(left)} left" if left >= 0 else f"exceeded by {duration(-left)}"
-        facts.append(("deadline", f"{moment(job.submitted + spec.deadline_s)} UTC, {told}"))
+        remark = f"{duration(left)} left" if left >= 0 else f"exceeded by {duration(-left)}"
+        facts.append(("deadline", f"{moment(job.submitted + spec.deadline_s)} UTC, {remark}"))
     if job.client_key:
         facts.append(("client key", job.client_key))
     return [(name, value) for name, value in facts if value]
@@ -269,13 +269,13 @@ def _progress(job: Job, events: list[Event]) -> dict[str, Any] | None:
     if job.spec.flow is not None:
         return {"text": f"{job.progress:,} records", "more": "", "share": None}
     unit = "interval" if job.spec.dataflow is not None else "superstep"
-    told = next((one.details for one in reversed(events) if one.kind == "progress"), None)
-    share, of = number(told, "share"), number(told, "of")
+    last = next((one.details for one in reversed(events) if one.kind == "progress"), None)
+    share, of = number(last, "share"), number(last, "of")
     if of:
         share = job.progress / of
     if job.state == State.DONE:
         share = 1.0
-    facts = [f"{name} {value:,.0f}" for name in ("active", "messages") if (value := number(told, name)) is not None]
+    facts = [f"{name} {value:,.0f}" for name in ("active", "messages") if (value := number(last, name)) is not None]
     of_text = f" of {of:,.0f}" if of else ""
     return {"text": f"{unit} {job.progress:,}{of_text}", "more": ", ".join(facts), "share": share}
 

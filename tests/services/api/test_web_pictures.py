@@ -65,7 +65,7 @@ def test_a_job_is_drawn_as_it_was(site: Site) -> None:
         assert row in words(page.page), row
     # The tables have the same figures as the charts.
     assert "m1.large · spot 40 s 0.4 USD" in words(page.page) and "cost 1 min 0.5 USD" in words(page.page)
-    assert [one for tag, one in page.tags if one.get("id") == "use-told"]
+    assert [one for tag, one in page.tags if one.get("id") == "use-remark"]
 
 
 def test_long_times_without_machines_are_shortened() -> None:

@@ -80,7 +80,7 @@ const made = (tag, given, ...inside) => {
 };
 
 const view = (chart, axis) => {
-  const described = chart.kind === "gantt" ? { "aria-describedby": "use-told" } : {};
+  const described = chart.kind === "gantt" ? { "aria-describedby": "use-remark" } : {};
   const picture = made("div", { class: "chart", role: "img", "aria-label": chart.title, ...described });
   const spec = vegaLite.compile((chart.kind === "gantt" ? gantt : lines)(chart, axis)).spec;
   // Vega supports piecewise linear scales, Vega-Lite only two end points.
