@@ -126,7 +126,8 @@ class CheckpointFolder:
         if fingerprint not in (self.fingerprint, self._updated):
             raise InputError(
                 f"{self.path}: checkpoint of another flow ({saved['flow']}, with operators "
-                f"{', '.join(saved['operators'])}); name another folder to run {self._flow}"
+                f"{', '.join(saved['operators'])}); name another folder to run {self._flow}, or resume with the "
+                "same keys, windows and separate workers"
             )
         self.latest = latest
         if self._locked:

@@ -255,7 +255,8 @@ def test_checkpoints_of_another_flow_are_refused(tmp_path: Path) -> None:
     write_input(tmp_path, 3)
     for other in (simple(key="j"), simple(name="other"), everything(tmp_path)):
         with pytest.raises(
-            InputError, match=r"ck: checkpoint of another flow.*source, count, sink.*name another folder"
+            InputError,
+            match=r"ck: checkpoint of another flow.*source, count, sink.*name another folder.*separate workers",
         ):
             other.run(checkpoint=tmp_path / "ck")
     assert simple().run(checkpoint=tmp_path / "ck").stopped == "finished"

@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from goffish.client import Client, ServiceError
+from goffish.errors import InputError
 from goffish.services.api.clients import add_client
 from goffish.services.api.inputs import Inputs
 from goffish.services.runners.flow_folder import FlowFolder, check_description, load_description
@@ -262,6 +263,13 @@ def test_the_worker_refuses_them_too(tmp_path: Path) -> None:
             load_description(folder, json.dumps(given), {}, tmp_path / "records")
     flow, sinks = load_description(folder, description(), {}, tmp_path / "records")
     assert flow.run(progress=False).records == 30 and sinks == []
+
+
+@pytest.mark.parametrize("names", ["'double'", "5", "['double', 5]", "[double]"])
+def test_exports_that_are_no_texts(tmp_path: Path, names: str) -> None:
+    (tmp_path / "parts.py").write_text(f"__all__ = {names}\n")
+    with pytest.raises(InputError, match=r"parts\.py:1: __all__ must be a list of texts"):
+        FlowFolder(tmp_path).exports("parts")
 
 
 def test_inputs_of_patterns(tmp_path: Path) -> None:
