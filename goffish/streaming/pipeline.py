@@ -203,6 +203,11 @@ class Pipeline:
             pairs = zip(waiting[::2], waiting[1::2], strict=True)
             waiting[:] = [(min(a[0], b[0]), a[1] + b[1]) for a, b in pairs]
 
+    @property
+    def unpublished(self) -> bool:
+        """Whether sinks have records that they publish with the next checkpoint."""
+        return any(self._unpublished.values())
+
     def prepare(self, number: int, done: Collection[Writer] = ()) -> None:
         """Make what sinks have written durable under the number of a checkpoint, but for writers that are done."""
         for writer in self.all_writers:

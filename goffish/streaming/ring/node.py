@@ -299,7 +299,7 @@ class Node:
             return
         threads = thread_of(tuples.positions, self.options.threads)
         for thread, queue in enumerate(self._queues):
-            part = tuples.where(threads == thread)
+            part = tuples if len(self._queues) == 1 else tuples.where(threads == thread)
             if len(part.numbers):
                 queue.append(_Queued(part, piece))
                 self.queued += len(part.numbers)

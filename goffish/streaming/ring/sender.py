@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +70,23 @@ class Sender:
         numbers = np.arange(lane.number + 1, lane.number + 1 + count)
         lane.number += count
         tuples = Tuples(lane.lane, lane.life, self.view.epoch, numbers, stamps, positions, payload)
-        parts = (
-            (node, tuples.where(self.view.covered(node).contains(positions))) for node in sorted(self.view.receivers)
-        )
-        return [(node, part) for node, part in parts if len(part.numbers)]
+        sent = [(node, part) for owner, part in self._by_owner(tuples) for node in self.view.holders[owner]]
+        for node, ranges in self.view.shadows.items():
+            part = tuples.where(ranges.contains(positions))
+            if len(part.numbers):
+                sent.append((node, part))
+        return sent
+
+    def _by_owner(self, tuples: Tuples) -> list[tuple[int, Tuples]]:
+        """Return the messages of each owner; what several nodes receive is the same object."""
+        owners = self.view.owners(tuples.positions)
+        first = int(owners[0]) if len(owners) else 0
+        if (owners == first).all():
+            return [(first, tuples)] if len(owners) else []
+        order = np.argsort(owners, kind="stable")
+        ordered = owners[order]
+        bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(order)]
+        return [(int(ordered[begin]), tuples.take(order[begin:end])) for begin, end in itertools.pairwise(bounds)]
 
     def follow(self, view: View) -> list[tuple[int, Marker]]:
         """Use a newer view, and return the marker for each node."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,21 @@ def thread_of(positions: Positions, threads: int) -> Longs:
     if threads == 1:
         return np.zeros(len(positions), dtype=np.int64)
     return ((positions * _MIX >> np.uint64(33)) % np.uint64(threads)).astype(np.int64)
+
+
+def _in_order(parts: list[Tuples]) -> Iterator[Tuples]:
+    """Iterate over the messages of a lane, each once, in the order of their numbers.
+
+    Parts overlap if they were sent to several owners, or again by a lane that has begun again.
+    """
+    numbers = np.concatenate([tuples.numbers for tuples in parts])
+    part = np.repeat(np.arange(len(parts)), [len(tuples.numbers) for tuples in parts])
+    row = np.concatenate([np.arange(len(tuples.numbers)) for tuples in parts])
+    _, order = np.unique(numbers, return_index=True)
+    begins = np.flatnonzero(np.diff(part[order], prepend=-1))
+    for rows in np.split(order, begins[1:]):
+        if len(rows):
+            yield parts[part[rows[0]]].take(row[rows])
 
 
 class BackupStore:
@@ -54,14 +69,10 @@ class BackupStore:
         """Remove and return the messages of some ranges, those of each lane once and in their order."""
         taken = [t.where(ranges.contains(t.positions)) for t in self._kept]
         self._select(lambda tuples: ~ranges.contains(tuples.positions))
-        newest: dict[int, int] = {}
-        unique = []
-        for tuples in sorted(taken, key=lambda t: (t.lane, int(t.numbers[0]) if len(t.numbers) else 0)):
-            fresh = tuples.where(tuples.numbers > newest.get(tuples.lane, -1))
-            if len(fresh.numbers):
-                newest[tuples.lane] = int(fresh.numbers[-1])
-                unique.append(fresh)
-        return unique
+        lanes: dict[int, list[Tuples]] = {}
+        for tuples in taken:
+            lanes.setdefault(tuples.lane, []).append(tuples)
+        return [tuples for parts in lanes.values() for tuples in _in_order(parts)]
 
     def _select(self, rows: Callable[[Tuples], NDArray[np.bool_]]) -> None:
         kept = (tuples.where(rows(tuples)) for tuples in self._kept)

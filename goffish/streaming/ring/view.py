@@ -137,6 +137,21 @@ class View:
         return [owner, *self.secondaries(owner)]
 
     @cached_property
+    def holders(self) -> dict[int, list[int]]:
+        """Owner and secondaries of what each node owns."""
+        return {member.node: [member.node, *self.secondaries(member.node)] for member in self.members}
+
+    @cached_property
+    def shadows(self) -> dict[int, Ranges]:
+        """Positions that nodes hold copies of because of moves only."""
+        nodes = {node for move in self.moves for node, _ in move.shadows}
+        held = {
+            node: Ranges.union(self.interval(owner) for owner, others in self.holders.items() if node in others)
+            for node in nodes
+        }
+        return {node: self.covered(node) - ranges for node, ranges in held.items()}
+
+    @cached_property
     def _covered(self) -> dict[int, Ranges]:
         held: dict[int, list[Ranges]] = {}
         for member in self.members:

@@ -8,7 +8,6 @@ theirs; messages are pickled.
 from __future__ import annotations
 
 import os
-import pickle
 import selectors
 import socket
 import struct
@@ -17,13 +16,11 @@ from collections.abc import Iterator
 from mmap import PROT_READ, mmap
 from typing import Any
 
-import pyarrow as pa
-
 from goffish.errors import JobError
+from goffish.streaming.runtime.packing import ALIGN, pack, unpack
 
 #: Smaller messages go through the socket: a place in the shared memory costs a second message, when it is free again.
 _INLINE = 16 << 10
-_ALIGN = 64
 _READ = 1 << 18
 
 _HEADER = struct.Struct("<BQQ")  # kind, place, length
@@ -32,36 +29,8 @@ _FREED = struct.Struct("<Q")
 _HELLO = struct.Struct("<q?")  # sender, whether the link is for data
 
 
-def pack(message: object) -> list[memoryview]:
-    """Return a message as buffers; arrays and Arrow columns are not copied."""
-    outside: list[pickle.PickleBuffer] = []
-    data = pickle.dumps(message, protocol=5, buffer_callback=outside.append)
-    buffers = [memoryview(data), *(buffer.raw() for buffer in outside)]
-    lengths = struct.pack(f"<{len(buffers) + 1}Q", len(buffers), *(buffer.nbytes for buffer in buffers))
-    packed, length = [memoryview(lengths)], len(lengths)
-    for buffer in buffers:
-        if padding := -length % _ALIGN:  # for the same reason as Arrow aligns its columns
-            packed.append(memoryview(bytes(padding)))
-        packed.append(buffer)
-        length += padding + buffer.nbytes
-    return packed
-
-
 def _length(packed: list[memoryview]) -> int:
     return sum(buffer.nbytes for buffer in packed)
-
-
-def unpack(data: memoryview) -> Any:
-    """Return a message from the bytes of its buffers, which its arrays go on using."""
-    (count,) = struct.unpack_from("<Q", data)
-    lengths = struct.unpack_from(f"<{count}Q", data, 8)
-    place = 8 * (count + 1)
-    buffers = []
-    for length in lengths:
-        place += -place % _ALIGN
-        buffers.append(data[place : place + length])
-        place += length
-    return pickle.loads(buffers[0], buffers=(pa.py_buffer(buffer) for buffer in buffers[1:]))
 
 
 class Outgoing:
@@ -138,8 +107,12 @@ class Outgoing:
 
     def send(self, message: object) -> None:
         """Send a message, or keep it until `flush` can."""
+        self.send_packed(pack(message))
+
+    def send_packed(self, packed: list[memoryview]) -> None:
+        """Send the buffers of a message, or keep them until `flush` can."""
         if not self.closed:
-            self._waiting.append(pack(message))
+            self._waiting.append(packed)
             self.waiting_bytes += _length(self._waiting[-1])
             self.flush()
 
@@ -177,7 +150,7 @@ class Outgoing:
             self._unsent.append(memoryview(_HEADER.pack(_SMALL, 0, length)))
             self._unsent.extend(buffer.cast("B") for buffer in packed if buffer.nbytes)
             return True
-        start = self._written + -self._written % _ALIGN
+        start = self._written + -self._written % ALIGN
         if start % size + length > size:
             start += -start % size  # does not fit into the end
         if start + length - self._freed > size:

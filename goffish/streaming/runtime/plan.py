@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.streaming.batches import Batch
 from goffish.streaming.hashing import positions_of
 from goffish.streaming.runtime.stages import arc_of
 from goffish.streaming.topology import Channel, SourceOptions, Topology
@@ -19,23 +16,6 @@ from goffish.streaming.updates.plan import channel_name
 
 Marks = dict[str, int]
 ALL = ""
-
-
-@dataclass(frozen=True)
-class Records:
-    """Payload of ring messages: records for a channel, of one version of the flow, and when they were read."""
-
-    channel: str
-    batch: Batch
-    version: int = 0
-    read_at: float = 0.0
-
-    def take(self, rows: NDArray[np.int64]) -> Records:
-        """Return some of the records."""
-        return replace(self, batch=self.batch.take(rows))
-
-    def __len__(self) -> int:
-        return len(self.batch)
 
 
 class Delivery(StrEnum):
@@ -68,6 +48,10 @@ class Acknowledged(NamedTuple):
     numbers: dict[int, int]
     received: dict[int, int]
     lives: dict[int, int]
+
+
+class Full(NamedTuple):
+    """Too much waits in the sender: sources are not read for a moment."""
 
 
 class Mark(NamedTuple):

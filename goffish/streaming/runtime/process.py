@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 import selectors
 import signal
 import socket
@@ -24,6 +25,7 @@ from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.runtime.launch import CONTROL
 from goffish.streaming.runtime.links import Incoming, Outgoing, listen
+from goffish.streaming.runtime.packing import pack
 from goffish.streaming.runtime.plan import Plan
 from goffish.streaming.runtime.worker import Worker
 
@@ -118,13 +120,16 @@ class Process:
         """Work until the flow has ended, or the process that started this one is gone."""
         ticked, active = 0.0, True
         while not self._control.closed:
-            blocked = self._blocked
-            self._held |= blocked and self._worker.reading
             begun, used = time.monotonic(), 0.0
+            waits = self._blocked
+            if waits:
+                self._worker.hold_back(begun)
+            blocked = waits or self._worker.held_back(begun)
+            self._held |= blocked and self._worker.reading
             resting = self._owed > 0
             busy = not resting and (self._worker.node.queued or (active and not blocked))
-            waits = 0.0 if busy else _IDLE_S if self._worker.reading else _TICK_S
-            for key, _ in self._selector.select(waits):
+            timeout = 0.0 if busy else _IDLE_S if self._worker.reading else _TICK_S
+            for key, _ in self._selector.select(timeout):
                 self._serve(key.fileobj)
             now = time.monotonic()
             if now > ticked + _TICK_S:
@@ -135,7 +140,7 @@ class Process:
                 self._report(now)
             if not resting:
                 cpu = time.process_time()
-                active = bool(self._read()) if not self._blocked else False
+                active = not blocked and bool(self._read())
                 active |= self._work() > 0
                 used = time.process_time() - cpu
             self._post()
@@ -151,9 +156,9 @@ class Process:
 
     @property
     def _blocked(self) -> bool:
-        """Whether this worker must not read its sources, as what it sends waits."""
+        """Whether too much waits in this worker."""
         waiting = max((link.waiting_bytes for link in self._outgoing.values() if link is not None), default=0)
-        return waiting > _UNSENT or self._worker.node.queued > _QUEUED
+        return waiting > _UNSENT or self._worker.node.queued > _QUEUED or self._worker.full
 
     def _serve(self, ready: Any) -> None:
         if ready is self._listener:
@@ -210,30 +215,33 @@ class Process:
 
     def _read(self) -> int:
         """Read sources; batches take a hundredth of a second."""
-        begun = time.monotonic()
-        count = self._worker.read(self._read_limit, begun)
-        self._read_limit = _adapted(self._read_limit, count, time.monotonic() - begun)
+        lap = _Lap()
+        count = self._worker.read(self._read_limit, lap.begun)
+        self._read_limit = _adapted(self._read_limit, count, lap.seconds)
         return count
 
     def _work(self) -> int:
         """Process what has arrived, for a while, and return the number of records."""
-        begun = now = time.monotonic()
+        first = lap = _Lap()
         total = 0
-        while now < begun + _LONG_S and (count := self._worker.work(now, self._work_limit)):
-            last, now = now, time.monotonic()
-            self._work_limit = _adapted(self._work_limit, count, now - last)
+        while lap.begun < first.begun + _LONG_S and (count := self._worker.work(lap.begun, self._work_limit)):
+            self._work_limit = _adapted(self._work_limit, count, lap.seconds)
+            lap = _Lap()
             total += count
         return total
 
     def _post(self) -> None:
         messages, self._worker.outbox = self._worker.outbox, []
+        last, packed = None, list[memoryview]()
         for receiver, message in messages:
             key = (receiver, isinstance(message, Tuples | Marker | Signal))
             if key not in self._outgoing:
                 self._outgoing[key] = self._connect(*key)
             link = self._outgoing[key]
             if link is not None:
-                link.send(message)
+                if message is not last:  # owner and secondaries receive the same messages
+                    last, packed = message, pack(message)
+                link.send_packed(packed)
         for link in self._outgoing.values():
             if link is not None and not link.closed and link.events != self._selector.get_key(link).events:
                 self._selector.modify(link, link.events)
@@ -273,6 +281,20 @@ class Process:
             saving_s=worker.saving_s,
         )
         self._held = False
+
+
+class _Lap:
+    """Measures how long a batch takes, but for the time in which other processes had the processor."""
+
+    def __init__(self) -> None:
+        self.begun, self._cpu = time.monotonic(), time.thread_time()
+        self._preempted = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until now."""
+        preempted = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw > self._preempted
+        return time.thread_time() - self._cpu if preempted else time.monotonic() - self.begun
 
 
 def _adapted(limit: int, count: int, seconds: float) -> int:

@@ -30,7 +30,9 @@ from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.ranges import Positions, Ranges
 from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Registry
-from goffish.streaming.runtime.plan import ALL, Acknowledged, Delivery, Mark, Marks, Plan, Records, lane_id
+from goffish.streaming.runtime.outputs import Output, OutputCopy
+from goffish.streaming.runtime.packing import Records
+from goffish.streaming.runtime.plan import ALL, Acknowledged, Delivery, Full, Mark, Marks, Plan, lane_id
 from goffish.streaming.runtime.stages import Arc, any_worker, spread
 from goffish.streaming.sinks import Writer
 from goffish.streaming.sources import Pace, Position, Reader
@@ -50,6 +52,11 @@ from goffish.streaming.updates.versions import Strategy
 #: Between two signals of a worker; longer with more workers than `_MANY`, as each sends them to all others.
 _SIGNAL_S, _MANY = 0.02, 8
 _DISCOVER_S = 1.0
+#: What operators with a key send waits for a checkpoint, which is therefore made early: after so many times the time
+#: that the last one has taken.
+_SAVINGS = 10
+#: Messages that wait in a worker before no worker reads its sources, and for how long.
+_UNACKNOWLEDGED, _FULL_S = 1 << 18, 0.1
 #: The part of a state that holds lanes, and the entry with the number of the checkpoint.
 _LANES, _SERIAL, _PIECES, _GIVEN = "", "", "\n", "\ngiven"
 
@@ -110,28 +117,6 @@ class _Partition:
             known(self.lane(path).lane) >= number for path, number in self.history[1]["numbers"].items()
         ):
             self.history.pop(0)
-
-
-class _Sent(NamedTuple):
-    """What operators with a key have sent between two checkpoints."""
-
-    serial: int
-    parts: tuple[tuple[int, Positions, Records], ...]  # with the number of the last message before
-    mark: Mark
-
-
-@dataclass
-class _Output:
-    """The lane of what the operators of a worker with a key send to others; it is sent once checkpoints contain it."""
-
-    lane: Lane
-    mark: Mark
-    number: int = 0  # of the last message that was sent or is to be sent
-    held: list[tuple[Positions, Records]] = field(default_factory=list)
-    sealed: deque[_Sent] = field(default_factory=deque)  # not acknowledged by all nodes
-    released: int = 0  # of these, the first so many have been sent
-    sealed_mark: Mark | None = None
-    closing: bool = False  # of a worker that is gone
 
 
 @dataclass
@@ -258,12 +243,14 @@ class Worker:
         self._copies = Pipeline(plan.topology, origins=origins).states
         self._arcs = _arcs(plan, pipeline)
         self._lane_copies: dict[str, tuple[int, int, Any]] = {}  # of other workers: number, token and value
+        self._copied_epoch = -1  # of the last checkpoint
+        self._seal_due = now
         self._partitions: dict[str, _Partition] = {}
         self._turn: deque[str] = deque()
         self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
         fed = (channel for channel, names in plan.feeds.items() if names)
         unsent = Mark(0, 0, dict.fromkeys(fed, FIRST), newest=version)
-        self._outputs = {number: _Output(Lane(lane_id(f"@{number}")), unsent)}
+        self._outputs = {number: Output(Lane(lane_id(f"@{number}")), unsent)}
         self._current: _Partition | None = None
         self._signalled: dict[int, Mark] = {}
         self._signalled_epoch = -1
@@ -281,6 +268,7 @@ class Worker:
         self._now = now
         self._given: list[_Given] = []
         self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
+        self._full_until = self._full_due = now
         self.stopping = False  # whether to read no more
         self._activated = False  # whether the state has entries that do not count as changed
         self._run = max(old, default=-1) + 1  # the numbers of workers increase from run to run
@@ -538,10 +526,12 @@ class Worker:
 
     # Messages.
 
-    def receive(self, sender: int, message: Message | Acknowledged, now: float) -> None:
+    def receive(self, sender: int, message: Message | Acknowledged | Full, now: float) -> None:
         """Take a message of a worker."""
         self._now = now
-        if isinstance(message, Acknowledged):
+        if isinstance(message, Full):
+            self._full_until = now + _FULL_S
+        elif isinstance(message, Acknowledged):
             known = self._acknowledged.setdefault(sender, {})
             known |= message.numbers
             self._answers[sender] = message
@@ -605,25 +595,16 @@ class Worker:
         if contained:
             self._post([(node, contained[-1]) for node in self.node.view.nodes.tolist()])
 
-    def _release(self, output: _Output, serial: int | None) -> None:
+    def _release(self, output: Output, serial: int | None) -> None:
         """Send what operators with a key have sent until a checkpoint that is confirmed."""
-        for sent in list(output.sealed)[output.released :]:
-            if serial is not None and sent.serial > serial:
-                break
-            for number, positions, records in sent.parts:
-                output.lane.number = number
-                self._multicast(output.lane, positions, records)
-            output.mark = sent.mark._replace(life=output.lane.life)
-            output.released += 1
+        for positions, records in output.release(serial):
+            self._multicast(output.lane, positions, records)
         self._signal_due = self._now
 
     def _forget(self) -> None:
         """Drop what the checkpoints of all receivers contain."""
         for output in self._outputs.values():
-            known = self._known(output.lane.lane)
-            while output.released and output.sealed[0].mark.number <= known:
-                output.sealed.popleft()
-                output.released -= 1
+            output.forget(self._known(output.lane.lane))
         for one in self._partitions.values():
             one.forget(self._known)
 
@@ -644,6 +625,9 @@ class Worker:
     def tick(self, now: float) -> None:
         """Do what is due; to be called several times per heartbeat."""
         self._now = now
+        waits = self._outputs[self.number].held and not any(pipeline.unpublished for pipeline in self.pipelines)
+        if waits and not self._prepared and now >= self._seal_due:
+            self.node.checkpoint_soon(now)
         self.node.tick(now)
         if self.node.fenced:
             return
@@ -674,6 +658,21 @@ class Worker:
         return bool(self._turn) and not self.stopping
 
     @property
+    def full(self) -> bool:
+        """Whether too much waits in this worker until checkpoints contain it."""
+        return self._outputs[self.number].unacknowledged > _UNACKNOWLEDGED
+
+    def hold_back(self, now: float) -> None:
+        """Let no worker read its sources for a moment, as too much waits in this one."""
+        if now >= self._full_due:
+            self._full_due = now + _FULL_S / 2
+            self._post([(node, Full()) for node in self.node.view.nodes.tolist()])
+
+    def held_back(self, now: float) -> bool:
+        """Whether this worker must not read its sources, as too much waits in another one."""
+        return now < self._full_until
+
+    @property
     def finished(self) -> bool:
         """Whether all sources have ended or are to stop, and everything is processed, confirmed and published here."""
         pending = [writer.pending for writer in self._writers]
@@ -695,7 +694,7 @@ class Worker:
             self.node.checkpoint_soon(self._now)
         if self.node.serial < self._last:
             return False
-        return not self._prepared and not any(output.sealed for output in self._outputs.values())
+        return not self._prepared and all(output.empty for output in self._outputs.values())
 
     # Sources.
 
@@ -1020,21 +1019,14 @@ class Worker:
                 (serial, Acknowledged(self.node.view.epoch, dict(self._reached), self.node.received, lives))
             )
         output = self._outputs[self.number]
-        parts = []
-        for positions, records in output.held:
-            parts.append((output.number, positions, records))
-            output.number += len(records)
-        output.held = []
         mark = self._output_mark()
-        if parts or (mark != output.sealed_mark and not self._sends_at_once):
-            output.sealed.append(_Sent(serial, tuple(parts), mark))
-            output.sealed_mark = mark
+        if output.held or (mark != output.sealed_mark and not self._sends_at_once):
+            output.seal(serial, mark)
         for other in self._outputs.values():
             if other.closing and not self.node.behind:
                 other.closing = False
                 marks = dict.fromkeys(mark.marks or {}, LAST)
-                over = Mark(other.lane.life, other.number, marks, newest=self.newest, done=LAST)
-                other.sealed.append(_Sent(serial, (), over))
+                other.seal(serial, Mark(other.lane.life, other.number, marks, newest=self.newest, done=LAST))
         for one in self._partitions.values():
             # While records are replayed, the places are behind those that sinks have the records of.
             if one.history[-1] != one.now and one.records >= one.history[-1]["records"]:
@@ -1049,7 +1041,9 @@ class Worker:
         ]
         self._begins.append((serial, begins))
         changed = {name: state.collect() for name, state in self._keyed.items()}
-        lanes = self._own_lanes()
+        # After a change of the ring, other workers may hold copies of the lanes of this one.
+        whole, self._copied_epoch = self._copied_epoch != self.node.view.epoch, self.node.view.epoch
+        lanes = self._lanes_with({n: output.added(whole=whole) for n, output in self._outputs.items()})
         self._save(changed, lanes)
         # Only now, as a crash before would restore what the files contain from the old worker's checkpoint.
         for node, number in self._recoveries:
@@ -1057,6 +1051,7 @@ class Worker:
                 recover(version.plan.topology, node, number, self._spool)
         self._recoveries.clear()
         self.saving_s = max(time.monotonic() - begun, 0.9 * self.saving_s)
+        self._seal_due = self._now + _SAVINGS * self.saving_s
         return changed | {_LANES: lanes}
 
     def _output_mark(self) -> Mark:
@@ -1080,15 +1075,19 @@ class Worker:
         if whole:
             owned = self.node.owned
             deltas = {name: state.extract(self._arcs[name].inner(owned)) for name, state in self._keyed.items()}
-        kept: dict[str, Any] = {name: value for name, (*_, value) in lanes.items()}
-        kept[_PIECES] = self.node.progress()
-        kept[_GIVEN] = [(one.epoch, one.pieces, self.node.serial) for one in self._given]
+            lanes = self._own_lanes()
+        kept: dict[tuple[str, int | None], Any] = {}
+        for name, (*_, value) in lanes.items():
+            parts = value.entries if isinstance(value, OutputCopy) else {None: value}
+            kept |= {(name, part): one for part, one in parts.items()}
+        kept[_PIECES, None] = self.node.progress()
+        kept[_GIVEN, None] = [(one.epoch, one.pieces, self.node.serial) for one in self._given]
         for number, one in enumerate(self._given):
             deltas = deltas | {_part(name, self.node.serial, number): delta for name, delta in one.deltas.items()}
-        names = list(kept)
+        names, places = [name for name, _ in kept], [place for _, place in kept]
         values = [captured(value) for value in kept.values()]
         unset = np.zeros(len(names), dtype=np.bool_)
-        deltas = deltas | {_LANES: Delta(positions_of(names), names, [None] * len(names), values, unset)}
+        deltas = deltas | {_LANES: Delta(positions_of(names), names, places, values, unset)}
         outputs = [name for name in lanes if name.startswith("@")]
         body = {
             "version": [self._run, self.node.view.epoch],
@@ -1118,7 +1117,13 @@ class Worker:
         # Of two workers with the same positions, the one of the later run or with the newer view has them now.
         for one in sorted(saved, key=lambda one: one.latest.body["version"], reverse=True):  # type: ignore[union-attr]
             body, deltas = one.latest.body, list(one.state())  # type: ignore[union-attr]
-            kept = {key: value for name, delta in deltas if name == _LANES for key, _, value, _ in delta.entries()}
+            entries: dict[str, dict[int | None, Any]] = {}
+            for name, place, value, _ in (one for name, d in deltas if name == _LANES for one in d.entries()):
+                entries.setdefault(name, {})[place] = value
+            kept: dict[str, Any] = {
+                name: OutputCopy.read(found) if name in body["outputs"] else found[None]
+                for name, found in entries.items()
+            }
             parts.append(_Saved(body["version"], body.get("forms"), kept.pop(_PIECES), deltas))
             run, _ = body["version"]
             for number, (epoch, pieces, serial) in enumerate(kept.pop(_GIVEN, [])):
@@ -1162,9 +1167,12 @@ class Worker:
         return found
 
     def _own_lanes(self) -> dict[str, tuple[int, int, Any]]:
+        return self._lanes_with({node: output.copy() for node, output in self._outputs.items()})
+
+    def _lanes_with(self, outputs: Mapping[int, OutputCopy]) -> dict[str, tuple[int, int, Any]]:
+        """Return what copies of lanes of this worker hold."""
         lanes: dict[str, Any] = {one.name: list(one.history) for one in self._partitions.values()}
-        for node, output in self._outputs.items():
-            lanes[f"@{node}"] = (output.number, tuple(output.sealed), output.lane.life)
+        lanes |= {f"@{node}": copy for node, copy in outputs.items()}
         lanes[f"{_SERIAL}{self.number}"] = self.node.serial
         token = self.node.view.token(self.number)
         return {name: (self.number, token, value) for name, value in lanes.items()}
@@ -1186,7 +1194,13 @@ class Worker:
         for name, part in delta.items():
             if name == _LANES:
                 lanes: dict[str, tuple[int, int, Any]] = part
-                self._lane_copies |= {one: entry for one, entry in lanes.items() if self._within(entry[1], ranges)}
+                for one, (number, token, value) in lanes.items():
+                    if not self._within(token, ranges):
+                        continue
+                    if isinstance(value, OutputCopy):
+                        *_, earlier = self._lane_copies.get(one, (0, 0, OutputCopy()))
+                        value = value.after(earlier)  # noqa: PLW2901
+                    self._lane_copies[one] = (number, token, value)
             elif len(part):
                 self._copies[name].install(_clipped(part, self._arcs[name].inner(ranges)))
 
@@ -1224,12 +1238,11 @@ class Worker:
         for name in lanes:
             if not name.startswith("@") or int(name[1:]) in self._outputs:
                 continue
-            *_, (number, sealed, _) = self._lane_copies.pop(name, (0, 0, (0, (), 0)))
+            *_, copy = self._lane_copies.pop(name, (0, 0, OutputCopy()))
             life = lanes[name]
             known = self._marks.get(lane_id(name), Mark(0, 0, {}, newest=-1))
             mark = known._replace(life=life, epoch=0)
-            output = _Output(Lane(lane_id(name), life), mark, number, sealed=deque(sealed), closing=True)
-            self._outputs[int(name[1:])] = output
+            self._outputs[int(name[1:])] = output = Output(Lane(lane_id(name), life), mark, copy)
             self._release(output, None)
 
     def deactivate(self, ranges: Ranges) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import deque
 from dataclasses import replace
 from functools import partial
 
@@ -123,8 +124,11 @@ def test_more_adjacent_failures_than_copies() -> None:
     ring.run(1.5)
     interval = ring.view.interval(1)
     ring.kill(1, 2)
+    while not ring.events("takeover"):
+        ring.run(ring.now + 0.01)
+    ring.run(ring.now + 0.05)
     before = dict(ring.sent)
-    ring.run(ring.now + 3)
+    ring.run(ring.now + 2)
     ring.drain(2.5)
     check_intervals(ring)
     (loss,) = ring.events("data loss")
@@ -132,7 +136,7 @@ def test_more_adjacent_failures_than_copies() -> None:
     missing = ring.missing
     assert missing
     assert all(start <= ring.sent[i] < stop for i in missing for start, stop in interval)
-    assert max(missing) <= max(before) + 400  # what comes after the takeover counts again
+    assert max(missing) <= max(before)  # what comes after the takeover counts again
 
 
 @pytest.mark.parametrize("seeds", [few, many])
@@ -497,7 +501,11 @@ def test_overload_moves_keys_through_a_cascade() -> None:
 
     hot.watch = watch
     loaded(hot)
-    hot.run(45)
+    hot.run(40)
+    queued = []
+    for _ in range(50):
+        hot.run(hot.now + 0.1)
+        queued.append([node.queued for node in hot.nodes.values()])
     moved = hot.events("moved")
     assert (0, 1, 1) in requests
     assert (1, 2, 2) in requests
@@ -505,7 +513,7 @@ def test_overload_moves_keys_through_a_cascade() -> None:
     for node in range(3):
         times = [time for n, time, _ in moved if n == node]
         assert all(b - a >= LOADED.holdoff_s for a, b in itertools.pairwise(times))
-    assert all(node.queued < LOADED.high[0] for node in hot.nodes.values())
+    assert all(np.mean(queued, axis=0) < LOADED.high[0])
     settle(hot)
     assert hot.repeated == 0
 
@@ -538,8 +546,12 @@ def test_deltas_reproduce_the_state() -> None:
     """A secondary's copy is the owner's state at the checkpoint, and its messages are all that came since."""
     ring = Ring(3, 1, rate=300, options=FAST)
     checked = []
+    sent = deque([(0.0, 0)])
 
     def watch(sender: int, node: Node, number: int, message: Message) -> None:
+        sent.append((ring.now, len(ring.sent)))
+        while sent[1][0] < ring.now - 2 * ring.latency_s[1]:
+            sent.popleft()
         if isinstance(message, Checkpoint):
             checked.append((sender, number))
             owner = ring.nodes[sender]
@@ -548,7 +560,7 @@ def test_deltas_reproduce_the_state() -> None:
                 newer = owner.state.entries[position]
                 assert newer[: len(ids)] == ids
                 kept = {i for t in node.store._kept for i in t.payload.ids.tolist()}
-                assert set(newer[len(ids) :]) <= kept
+                assert {i for i in newer[len(ids) :] if i < sent[0][1]} <= kept  # later ones are on their way
 
     ring.watch = watch
     ring.run(4)

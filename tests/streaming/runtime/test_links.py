@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.errors import JobError
-from goffish.streaming.runtime.links import Incoming, Outgoing, listen, pack, unpack
+from goffish.streaming.batches import Batch
+from goffish.streaming.runtime.links import Incoming, Outgoing, listen
+from goffish.streaming.runtime.packing import Records, pack, unpack
 
 SHARED = 1 << 20
 
@@ -156,3 +158,17 @@ def test_what_waits_for_the_socket(ends: tuple[Outgoing, Incoming]) -> None:
                 sender.flush()
     assert got == list(range(count))
     assert sender.events == selectors.EVENT_READ
+
+
+@pytest.mark.parametrize("values", [[1, "a", (2.5, None)], pa.record_batch({"n": [1, 2, 3]})])
+def test_records_stay_bytes(values: Any) -> None:
+    """Records that a worker only keeps, and sends on, are not unpacked."""
+    records = Records("channel", Batch(values, np.array([5, 6, 7])), 3, 1.5)
+    kept = unpack(memoryview(b"".join(pack(records))))
+    again = unpack(memoryview(b"".join(pack(kept))))
+    for one in (kept, again):
+        assert (one.channel, one.version, one.read_at, len(one), one._batch) == ("channel", 3, 1.5, 3, None)
+    taken = again.take(np.array([0, 2]))
+    assert taken.batch.rows() == [records.batch.rows()[at] for at in (0, 2)]
+    assert (taken.batch.times.tolist(), len(taken)) == ([5, 7], 2)
+    assert again.batch.rows() == records.batch.rows() and kept._batch is None

@@ -202,3 +202,30 @@ def test_processes(events: Any, tmp_path: Path) -> None:
 def test_refused(events: Any, tmp_path: Path, workers: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Cluster(make(events[0], tmp_path / "out").check(), workers)
+
+
+def slow(number: int) -> int:
+    time.sleep(0.002)
+    return number
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_sources_wait_for_a_slow_operator(delivery: Delivery) -> None:
+    """What waits between operators is bounded, although the operator before the slow one is fast."""
+    flow = gf.stream.Flow("slow")
+    numbers = flow.source(gf.stream.generate(), name="numbers").map(abs, name="fast")
+    numbers.map(slow, name="slow").sink(gf.stream.call(abs))
+    cluster = Cluster(flow.check(), {"fast": 1, "slow": 1}, delivery=delivery, checkpoint_s=0.2)
+    waiting = []
+    try:
+        end = time.monotonic() + 60
+        while len(waiting) < 40 and time.monotonic() < end:
+            cluster.poll()
+            received = {one.operator: one.received for one in cluster.metrics().operators}
+            if received["slow"]:
+                waiting.append(received["numbers"] - received["slow"])
+                time.sleep(0.1)
+    finally:
+        cluster.close()
+    assert 0 < waiting[-1] < 3_000_000
+    assert waiting[-1] < 1.05 * waiting[-10] + 50_000, waiting

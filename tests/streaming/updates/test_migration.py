@@ -146,8 +146,8 @@ def test_each_key_once(events: Any, tmp_path: Path, seeds: range, strategy: Stra
     for seed in seeds:
         target = tmp_path / str(seed)
         strict = strategy != Strategy.HTI
-        cluster = simulation.Cluster(flow(source, target, 1, strict), 3, replication=1 + seed % 2, seed=seed, limit=6)
-        cluster.run(0.2 + 0.8 * cluster.random.random())
+        cluster = simulation.Cluster(flow(source, target, 1, strict), 3, replication=1 + seed % 2, seed=seed, limit=4)
+        cluster.run(0.2 + 0.6 * cluster.random.random())
         cluster.update(flow(source, target, 2, strict), strategy)
         if event:
             cluster.run(cluster.now + (0.05 if event == "kill early" else 0.4) * cluster.random.random())
@@ -437,6 +437,7 @@ def test_workers(tmp_path: Path, kill: bool) -> None:
     make_events(tmp_path / "in", LIVE)
     cluster = Cluster(live(tmp_path, 1).check(), 2, checkpoint_s=0.2)
     try:
+        poll_until(cluster, lambda: len({row["user"] for row in written(tmp_path / "out")}) == 30)
         update(cluster, tmp_path, live(tmp_path, 2), kill=kill)
         finish(cluster)
         (report,) = cluster.updates
