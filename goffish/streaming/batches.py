@@ -84,6 +84,24 @@ class Batch:
             return Batch([values[i] for i in at.tolist()], times, output)
         return Batch(self.values.take(pa.array(at)), times, output)
 
+    @staticmethod
+    def join(parts: Sequence[Batch]) -> Batch:
+        """Return the records of several batches of one kind.
+
+        Parameters
+        ----------
+        parts : sequence of Batch
+            All with lists of values or all with Arrow batches of the same columns; all with event times or none.
+
+        Returns
+        -------
+        Batch
+        """
+        times = [part.times for part in parts if part.times is not None]
+        lists = [part.values for part in parts if isinstance(part.values, list)]
+        values = list(itertools.chain.from_iterable(lists)) if lists else pa.concat_batches([p.values for p in parts])
+        return Batch(values, np.concatenate(times) if times else None, parts[0].output)
+
 
 def event_times(values: Sequence[Any] | pa.Array) -> Times:
     """Return event times of a column: timestamps, ISO 8601 texts, or numbers of seconds since 1970.

@@ -802,6 +802,10 @@ def from_iterable(items: Iterable[Any], *, rate: float | None = None) -> Source:
     return Items(items, checked_rate(rate, "from_iterable"))
 
 
+#: Least time between batches of a source with a rate: of a few records, and of many, where processors are busy.
+_FEW, _FEW_S, _MANY_S = 200, 0.001, 0.004
+
+
 class Pace:
     """Limits the records of a source to a rate.
 
@@ -813,13 +817,18 @@ class Pace:
 
     def __init__(self, rate: float | None) -> None:
         self._rate, self._begun, self._given = rate, time.monotonic(), 0
+        self._last = self._begun
 
     def allowed(self, limit: int) -> int:
-        """Return how many of `limit` records may be read now."""
+        """Return how many of `limit` records may be read now; less than `limit` only after a moment without any."""
         if self._rate is None:
             return limit
-        return max(0, min(limit, int((time.monotonic() - self._begun) * self._rate) + 1 - self._given))
+        now = time.monotonic()
+        allowed = max(0, min(limit, int((now - self._begun) * self._rate) + 1 - self._given))
+        waits = _FEW_S if allowed < _FEW else _MANY_S
+        return allowed if allowed == limit or now >= self._last + waits else 0
 
     def took(self, count: int) -> None:
         """Count records that were read."""
         self._given += count
+        self._last = time.monotonic()

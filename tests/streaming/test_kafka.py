@@ -309,7 +309,7 @@ def test_an_outage(topic: str) -> None:
     cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
     [broker] = cluster.list_topics(timeout=10).brokers.values()
     servers = f"{broker.host}:{broker.port}"
-    produce(servers, topic, [b"%d" % n for n in range(50)])
+    produce(servers, topic, [b"%d" % n for n in range(50)], partition=0)
     flow, seen = stream.Flow("outage"), stream.collect()
     flow.source(stream.read_kafka(topic, servers, rate=200)).sink(seen)
     with pytest.warns(GoffishWarning, match=rf"topic {topic} at {servers}: no broker is reachable; waiting"):

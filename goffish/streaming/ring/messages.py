@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -17,6 +18,12 @@ class Column(Protocol):
 
     def take(self, rows: Longs, /) -> Self:
         """Return some of the rows."""
+
+    def joins(self, other: Self, /) -> bool:
+        """Whether rows of both can be one column."""
+
+    def joined(self, others: Sequence[Self], /) -> Self:
+        """Return the rows of this column and of others."""
 
     def __len__(self) -> int: ...
 
@@ -56,6 +63,20 @@ class Tuples(NamedTuple):
             self.stamps[rows],
             self.positions[rows],
             self.payload.take(rows),
+        )
+
+    @staticmethod
+    def join(parts: Sequence[Tuples]) -> Tuples:
+        """Return the messages of several parts of a lane."""
+        first, others = parts[0], parts[1:]
+        return Tuples(
+            first.lane,
+            first.life,
+            first.epoch,
+            np.concatenate([part.numbers for part in parts]),
+            np.concatenate([part.stamps for part in parts]),
+            np.concatenate([part.positions for part in parts]),
+            first.payload.joined([part.payload for part in others]),
         )
 
     def where(self, mask: NDArray[np.bool_]) -> Tuples:

@@ -347,9 +347,27 @@ class Node:
                     item.piece.replays += 1
             self.queued -= count
             item = item.part(end)
+            if item.piece is None and not item.begin and (limit is None or count < limit):
+                item, more = self._joined(item, queue, limit)
+                count += more
             self._process(thread, item, now)
             return count
         return 0
+
+    def _joined(self, item: _Queued, queue: deque[_Queued | Marker | Signal], limit: int | None) -> tuple[_Queued, int]:
+        """Join messages with those of the same lane that wait behind them; return them, and how many were added."""
+        tuples = item.tuples
+        parts, count = [tuples], 0
+        while queue and isinstance(after := queue[0], _Queued) and after.piece is None and not after.begin:
+            size = len(after.tuples.numbers)
+            same = after.tuples[:3] == tuples[:3] and tuples.payload.joins(after.tuples.payload)
+            if not same or (limit is not None and len(tuples.numbers) + count + size > limit):
+                break
+            queue.popleft()
+            parts.append(after.tuples)
+            count += size
+        self.queued -= count
+        return (item._replace(tuples=Tuples.join(parts)) if count else item), count
 
     def _pass(self, thread: int, marker: Marker, now: float) -> None:
         if marker.mapper == _FENCE:
@@ -534,7 +552,8 @@ class Node:
         self._in_sync |= full
         self._stale -= full
         usable = (self._in_sync - self._stale) & theirs
-        self.state.discard((full | checkpoint.replaced) & usable)
+        if whole := (full | checkpoint.replaced) & usable:
+            self.state.discard(whole)
         for delta in checkpoint.deltas:
             self.state.install(delta, usable)
         pieces = [piece._replace(ranges=piece.ranges & usable) for piece in checkpoint.pieces]

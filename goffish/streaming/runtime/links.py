@@ -107,17 +107,19 @@ class Outgoing:
 
     def send(self, message: object) -> None:
         """Send a message, or keep it until `flush` can."""
-        self.send_packed(pack(message))
+        self.add(pack(message))
+        self.flush()
 
-    def send_packed(self, packed: list[memoryview]) -> None:
-        """Send the buffers of a message, or keep them until `flush` can."""
+    def add(self, packed: list[memoryview]) -> None:
+        """Keep the buffers of a message until `flush` can send them."""
         if not self.closed:
             self._waiting.append(packed)
-            self.waiting_bytes += _length(self._waiting[-1])
-            self.flush()
+            self.waiting_bytes += _length(packed)
 
     def flush(self) -> None:
         """Send what can be sent now."""
+        if self.closed:
+            return
         try:
             while data := self._socket.recv(_READ):
                 if len(data) % _FREED.size:

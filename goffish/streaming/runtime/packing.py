@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,23 @@ class Records:
     def take(self, rows: NDArray[np.int64]) -> Records:
         """Return some of the records."""
         return Records(self.channel, self.batch.take(rows), self.version, self.read_at)
+
+    def joins(self, other: Records) -> bool:
+        """Whether records of both can be one batch: of the same channel and version, and of the same columns."""
+        if (self.channel, self.version) != (other.channel, other.version):
+            return False
+        one, two = self.batch, other.batch
+        if (one.times is None) != (two.times is None):
+            return False
+        if isinstance(one.values, list) or isinstance(two.values, list):
+            return isinstance(one.values, list) and isinstance(two.values, list)
+        return bool(one.values.schema.equals(two.values.schema))
+
+    def joined(self, others: Sequence[Records]) -> Records:
+        """Return the records of this batch and of others, which were read when the first of them was."""
+        parts = [self, *others]
+        batch = Batch.join([part.batch for part in parts])
+        return Records(self.channel, batch, self.version, min(part.read_at for part in parts))
 
     def __len__(self) -> int:
         return self._count

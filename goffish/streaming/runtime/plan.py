@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -153,6 +154,7 @@ class Plan:
         ]
 
 
+@cache
 def lane_id(name: str) -> int:
     """Return the id of a lane."""
     return int(positions_of([name])[0] >> np.uint64(1))

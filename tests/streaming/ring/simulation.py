@@ -9,7 +9,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +32,12 @@ class Ids:
 
     def take(self, rows: Longs) -> Ids:
         return Ids(self.ids[rows])
+
+    def joins(self, other: Ids) -> bool:
+        return True
+
+    def joined(self, others: Sequence[Ids]) -> Ids:
+        return Ids(np.concatenate([one.ids for one in (self, *others)]))
 
     def __len__(self) -> int:
         return len(self.ids)
