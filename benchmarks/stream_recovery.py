@@ -159,7 +159,7 @@ class Sqlite:
         self._file = sqlite3.connect(f"{folder}/{os.getpid()}.sqlite")
         self._file.execute("PRAGMA journal_mode = WAL")
         self._file.execute("PRAGMA synchronous = OFF")
-        self._file.execute("CREATE TABLE totals (key TEXT PRIMARY KEY, total INTEGER) WITHOUT ROWID")
+        self._file.execute("CREATE TABLE IF NOT EXISTS totals (key TEXT PRIMARY KEY, total INTEGER) WITHOUT ROWID")
 
     def add(self, added: Counter[str]) -> None:
         """Read the totals of keys, and write them."""
