@@ -244,6 +244,8 @@ class Cluster:
                     one.counts = {name: Counts.read(counts) for name, counts in report["counts"].items()}
                     self._note(report["events"])
                     self._note_writes(report["writes"])
+                    if report["noticed"]:
+                        self._replace(number)
             code = one.process.poll()
             if code is not None:
                 self._lost(number, code)
@@ -299,13 +301,19 @@ class Cluster:
             self._gone[name] = self._gone.get(name, Counts()) + replace(counts, queue=0)
         for other in self._processes.values():
             other.send(command="lose", worker=number)
-        workers = next((workers for workers in self._staff.values() if number in workers), None)
-        if workers is None:  # it has left
+        if all(number not in workers for workers in self._staff.values()):  # it has left
             return
         self.failures += 1
         self._starts = 0 if one.ready else self._starts + 1
         if self._starts >= _MOST_STARTS:
             raise JobError(f"worker {number} ended with code {code}; {_MOST_STARTS} in a row did not start")
+        self._replace(number)
+
+    def _replace(self, number: int) -> None:
+        """Give the positions of a worker to a new one, or to its neighbors."""
+        workers = next((workers for workers in self._staff.values() if number in workers), None)
+        if workers is None:
+            return
         at = workers.index(number)
         workers[at : at + 1] = [self.add_worker(self._weights[number])] if self._replaces else []
         self.arrange({stage: others for stage, others in self._staff.items() if others}, self._spares)

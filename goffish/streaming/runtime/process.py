@@ -36,7 +36,15 @@ _TICK_S, _IDLE_S, _REPORT_S = 0.01, 0.001, 0.1
 
 
 class _Control:
-    """JSON lines to and from the process that started this one."""
+    """JSON lines to and from the process that started this one.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether that process is gone.
+    noticed : bool
+        Whether this process was asked to end, so that others should have its positions.
+    """
 
     def __init__(self, folder: Path, number: int) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -44,7 +52,7 @@ class _Control:
         self._socket.sendall(f"{number}\n".encode())
         self._socket.setblocking(False)
         self._input = b""
-        self.closed = False
+        self.closed = self.noticed = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -284,6 +292,7 @@ class Process:
             lost=worker.lost,
             operators_s=worker.operators_s,
             saving_s=worker.saving_s,
+            noticed=self._control.noticed,
         )
         self._held = False
 
@@ -319,9 +328,10 @@ def main() -> None:
     """Run a worker."""
     folder, number = Path(sys.argv[1]), int(sys.argv[2])
     share = float(sys.argv[3]) if len(sys.argv) > 3 else 1.0
-    for stopping in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(stopping, signal.SIG_IGN)  # the process that started this one decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
     control = _Control(folder, number)
+    # The machine is going to end. Not sent by the handler, as it may interrupt what is being sent.
+    signal.signal(signal.SIGTERM, lambda *_: setattr(control, "noticed", True))
     sys.path[:] = json.loads((folder / "path").read_text())
     try:
         Process(folder, number, control, share).run()

@@ -333,3 +333,23 @@ def test_refused(tmp_path: Path) -> None:
         make_flow(tmp_path / "in", tmp_path / "other2").run(checkpoint=tmp_path / "several")
     with pytest.raises(InputError, match="checkpoint of a run in one process; resume it with --workers 1"):
         run_workers(topology, 2, 1, tmp_path / "one", 1.0, None)
+
+
+def test_a_machine_that_is_going_to_end(tmp_path: Path) -> None:
+    """A worker that gets SIGTERM gives its positions to a new one before it ends, and nothing is replayed."""
+    expected = make_events(tmp_path / "in", 1000)
+    cluster = Cluster(make_flow(tmp_path / "in", tmp_path / "out", rate=400).check(), 2, checkpoint_s=0.2)
+    try:
+        end = time.monotonic() + 60
+        while cluster.metrics().records < 1000 and time.monotonic() < end:
+            cluster.poll()
+        noticed = sorted(cluster.pids)[0]
+        os.kill(cluster.pids[noticed], signal.SIGTERM)
+        while noticed in cluster.pids and time.monotonic() < end:
+            cluster.poll()
+        assert noticed not in cluster.pids
+        cluster.run()
+        assert cluster.failures == 0 and len(cluster.pids) == 2
+    finally:
+        cluster.close()
+    assert sums_of(tmp_path / "out") == expected
