@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from goffish.streaming.flow import Combined, Flow, KeyedStream, Loop, Stream, WindowedStream
     from goffish.streaming.flow_file import read_flow
     from goffish.streaming.gofs_source import read_gofs
+    from goffish.streaming.grpc_source import receive_grpc
     from goffish.streaming.http_source import receive_http
     from goffish.streaming.kafka import read_kafka, write_kafka
     from goffish.streaming.metrics import ChannelMetrics, Histogram, Metrics, OperatorMetrics, WorkerMetrics
@@ -47,6 +48,7 @@ _HOMES = {
     "flow": ("Combined", "Flow", "KeyedStream", "Loop", "Stream", "WindowedStream"),
     "flow_file": ("read_flow",),
     "gofs_source": ("read_gofs",),
+    "grpc_source": ("receive_grpc",),
     "http_source": ("receive_http",),
     "kafka": ("read_kafka", "write_kafka"),
     "metrics": ("ChannelMetrics", "Histogram", "Metrics", "OperatorMetrics", "WorkerMetrics"),
@@ -73,8 +75,8 @@ __all__ = [
     "KeyedStream", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Sink", "Source",
     "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call",
     "collect", "from_iterable", "generate", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
-    "read_json_lines", "read_kafka", "read_parquet", "receive_http", "session", "sliding", "tumbling", "write_csv",
-    "write_delta", "write_json_lines", "write_kafka", "write_parquet",
+    "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding", "tumbling",
+    "write_csv", "write_delta", "write_json_lines", "write_kafka", "write_parquet",
 ]  # fmt: skip
 
 

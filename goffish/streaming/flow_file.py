@@ -17,6 +17,7 @@ from goffish.partial import local_path
 from goffish.streaming.delta import read_delta, write_delta
 from goffish.streaming.flow import Flow, KeyedStream, Loop, Stream, WindowedStream
 from goffish.streaming.gofs_source import read_gofs
+from goffish.streaming.grpc_source import receive_grpc
 from goffish.streaming.http_source import receive_http
 from goffish.streaming.kafka import SERVERS, Format, Start, read_kafka, write_kafka
 from goffish.streaming.sinks import Sink, print_values, write_csv, write_json_lines, write_parquet
@@ -30,7 +31,7 @@ _Given = TypeVar("_Given")
 
 
 class Receive(Definition):
-    """Arguments of `receive_http`."""
+    """Arguments of `receive_http` and `receive_grpc`."""
 
     bind: str
     journal: str | None = None
@@ -77,12 +78,13 @@ class DeltaTarget(Definition):
 class Read(Definition):
     """What a source reads: `source` is a source in a module; the others are the functions that read it."""
 
-    kinds: ClassVar = ("json_lines", "csv", "parquet", "kafka", "delta", "gofs", "http", "generate", "source")
+    kinds: ClassVar = ("json_lines", "csv", "parquet", "kafka", "delta", "gofs", "grpc", "http", "generate", "source")
 
     json_lines: str | None = None
     csv: str | None = None
     parquet: str | None = None
     kafka: str | None = None
+    grpc: Receive | None = None
     http: Receive | None = None
     delta: Delta | None = None
     gofs: Store | None = None
@@ -556,6 +558,8 @@ class _Builder:
             )  # fmt: skip
         if read.http is not None:
             return receive_http(**read.http.model_dump(exclude_none=True))
+        if read.grpc is not None:
+            return receive_grpc(**read.grpc.model_dump(exclude_none=True))
         if read.delta is not None:
             return read_delta(**read.delta.model_dump(exclude_none=True))
         if read.gofs is not None:

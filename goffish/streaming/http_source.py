@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import json
 import logging
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from goffish.errors import JobError
 from goffish.extras import needed_for
-from goffish.streaming.journal import ARRAY, ARROW, LINES, Entry, Refused, patiently, read_array, read_arrow, read_lines
-from goffish.streaming.received import Inbox, Received, Server, checked_options
+from goffish.streaming.journal import ARRAY, ARROW, LINES, Refused, patiently, read_array, read_arrow, read_lines
+from goffish.streaming.received import Inbox, Received, Server, checked_options, entry_of
 from goffish.streaming.sources import Source
 from goffish.streaming.windows import Duration
 
@@ -33,7 +32,6 @@ _READ: dict[int, Callable[[bytes], Any]] = {LINES: read_lines, ARRAY: read_array
 _CONNECTIONS = 500
 #: Seconds until a client may retry, and until open requests are abandoned when the flow stops.
 _RETRY_S, _ENDS_S = 1, 0.2
-_LONGEST_KEY = 255
 _START_S = 10.0
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -273,20 +271,14 @@ class _Application:
             raise Refused(415, f"Content-Type: accepted are {', '.join(_FORMS)}")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Refused(415, "Content-Encoding: compressed bodies are not accepted")
-        key = headers.get(b"idempotency-key", b"")
-        if len(key) > _LONGEST_KEY:
-            raise Refused(400, f"Idempotency-Key: accepted are {_LONGEST_KEY} characters at most")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._source.max_body:
             raise Refused(413, f"{int(length):,} bytes; accepted are {self._source.max_body:,} at most")
         payload = await self._read(body)
-        records = len(_READ[form](payload))
-        if not records:
+        key = headers.get(b"idempotency-key", b"")
+        entry = entry_of(form, len(_READ[form](payload)), payload, key, "Idempotency-Key")
+        if not entry.records:
             return 200, {"records": 0}
-        entry = Entry(form, records, payload)
-        if key:
-            digests = hashlib.blake2b(key, digest_size=16).digest(), hashlib.blake2b(payload, digest_size=8).digest()
-            entry = entry._replace(key=digests[0], digest=digests[1])
         body.held = 0  # the inbox releases it
         return await self._acknowledged(self._inbox.put(entry))
 

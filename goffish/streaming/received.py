@@ -7,6 +7,7 @@ begins at the position in the checkpoint, and reads from the journal what was ac
 
 from __future__ import annotations
 
+import hashlib
 import os
 import ssl
 import threading
@@ -28,7 +29,24 @@ from goffish.streaming.journal import NO_DIGEST, NO_KEY, SEGMENTS, Entry, Journa
 from goffish.streaming.sources import Position, Read, Reader, Source
 from goffish.streaming.windows import Duration, microseconds
 
-_LEAST_TOKEN, _LEAST_BYTES = 16, 1024
+_LEAST_TOKEN, _LEAST_BYTES, _LONGEST_KEY = 16, 1024, 255
+
+
+def entry_of(form: int, records: int, payload: bytes, key: bytes, name: str) -> Entry:
+    """Return the entry of a request with a key, or an empty one; `name` is that of the key.
+
+    Raises
+    ------
+    Refused
+        The key is too long.
+    """
+    if len(key) > _LONGEST_KEY:
+        raise Refused(400, f"{name}: accepted are {_LONGEST_KEY} bytes at most")
+    entry = Entry(form, records, payload)
+    if not key:
+        return entry
+    digest = hashlib.blake2b(payload, digest_size=8).digest()
+    return entry._replace(key=hashlib.blake2b(key, digest_size=16).digest(), digest=digest)
 
 
 class Inbox:

@@ -78,7 +78,7 @@ READS = """
     is_store:path verify_store:path read:path read_calibration:path shape_of:graph ingest:spec read_spec:spec
     iterate_instances:series map_instances:series series_frames:series run_series:series
     read_csv:path read_delta:path read_flow:path read_gofs:store read_json_lines:path read_parquet:path
-    receive_http:tls
+    receive_grpc:tls receive_http:tls
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 
 
@@ -180,6 +180,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "Calibration.write:path": lambda path: Calibration({}, []).write(path),
         "Flow.run:checkpoint": lambda path: flow.run(checkpoint=path),
         "Flow.start:checkpoint": lambda path: flow.start(checkpoint=path),
+        "receive_grpc:journal": lambda path: gf.stream.receive_grpc("127.0.0.1:8090", journal=path),
         "receive_http:journal": lambda path: gf.stream.receive_http("127.0.0.1:8080", journal=path),
         "write_csv:path": gf.stream.write_csv,
         "write_delta:path": gf.stream.write_delta,
