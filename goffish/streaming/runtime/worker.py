@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow as pa
 from goffish.errors import JobError
 from goffish.streaming.batches import FIRST, LAST, Batch, column_of
 from goffish.streaming.checkpoints import CheckpointFolder
-from goffish.streaming.hashing import original_keys, positions_of, within
+from goffish.streaming.hashing import original_keys, positions_of
 from goffish.streaming.metrics import Counts
 from goffish.streaming.operators import Clock, EventTime, Failure
 from goffish.streaming.pipeline import Pipeline, named
@@ -32,11 +32,13 @@ from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Registry
 from goffish.streaming.runtime.outputs import Output, OutputCopy
 from goffish.streaming.runtime.packing import Records
+from goffish.streaming.runtime.partition import Partition
 from goffish.streaming.runtime.plan import ALL, Acknowledged, Delivery, Full, Mark, Marks, Plan, lane_id
+from goffish.streaming.runtime.saved import LANES, Given, beside_states, clipped, read_saved
 from goffish.streaming.runtime.stages import Arc, any_worker, spread
 from goffish.streaming.sinks import Writer
 from goffish.streaming.sources import Pace, Position, Reader
-from goffish.streaming.state import Delta, captured
+from goffish.streaming.state import Delta
 from goffish.streaming.topology import Channel, Operator, SourceOptions, Topology
 from goffish.streaming.updates.migration import (
     HeldRecords,
@@ -57,66 +59,8 @@ _DISCOVER_S = 1.0
 _SAVINGS = 10
 #: Messages that wait in a worker before no worker reads its sources, and for how long.
 _UNACKNOWLEDGED, _FULL_S = 1 << 18, 0.1
-#: The part of a state that holds lanes, and the entry with the number of the checkpoint.
-_LANES, _SERIAL, _PIECES, _GIVEN = "", "", "\n", "\ngiven"
-
-
-@dataclass
-class _Partition:
-    """A partition of a source that this worker reads.
-
-    It has a lane for every path to a channel with a key. On one path, records stay in their order whatever the sizes of
-    batches are, so that they have the same numbers when they are read again.
-    """
-
-    name: str
-    source: Operator
-    life: int
-    lanes: dict[str, Lane]
-    versions: tuple[tuple[int, int], ...]  # number of the first record, and version that processes it and later ones
-    clocks: dict[str, Clock]
-    reader: Reader | None
-    seen: float
-    history: list[dict[str, Any]]  # where to begin again, the earliest first
-    caught_up: bool  # whether everything has been read that workers before may have read
-    records: int  # that were read
-    published: int  # of these, the first so many have gone to sinks that no key leads to
-
-    @property
-    def now(self) -> dict[str, Any]:
-        position = None if self.reader is None else list(self.reader.position)
-        clocks = {name: clock.watermark for name, clock in self.clocks.items()}
-        done = self.reader is None
-        numbers = {path: lane.number for path, lane in self.lanes.items()}
-        return {
-            "position": position, "numbers": numbers, "records": self.records, "clocks": clocks, "done": done,
-            "versions": self.versions,
-        }  # fmt: skip
-
-    def lane(self, path: str) -> Lane:
-        """Return the lane of a path."""
-        if path not in self.lanes:
-            self.lanes[path] = Lane(lane_id(self.name + path), self.life)
-        return self.lanes[path]
-
-    @property
-    def version(self) -> tuple[int, int | None]:
-        """Version that processes the next records, and how many of them."""
-        later = [(first, version) for first, version in self.versions if first > self.records]
-        past = [version for first, version in self.versions if first <= self.records]
-        return past[-1], later[0][0] - self.records if later else None
-
-    def follow(self, version: int) -> None:
-        """Let a version process what has not been read yet, by this worker or by those before it."""
-        first = max(self.records, self.history[-1]["records"], self.versions[-1][0])
-        self.versions = (*(one for one in self.versions if one[0] < first), (first, version))
-
-    def forget(self, known: Callable[[int], int]) -> None:
-        """Drop places from which nothing has to be sent again, as all workers have what was sent before the next."""
-        while len(self.history) > 1 and all(
-            known(self.lane(path).lane) >= number for path, number in self.history[1]["numbers"].items()
-        ):
-            self.history.pop(0)
+#: Lane entry with the number of the checkpoint.
+_SERIAL = ""
 
 
 @dataclass
@@ -125,24 +69,6 @@ class _Version:
 
     plan: Plan
     pipeline: Pipeline
-
-
-class _Given(NamedTuple):
-    """Positions that a worker has given away, as they were then."""
-
-    epoch: int  # of the last view in which it had them
-    ranges: Ranges
-    pieces: list[Progress]
-    deltas: dict[str, Delta]
-
-
-class _Saved(NamedTuple):
-    """What the checkpoint of a worker holds of some positions."""
-
-    version: list[int]  # run and view
-    forms: Mapping[str, Any] | None
-    pieces: list[Progress]
-    deltas: list[tuple[str, Delta]]
 
 
 @dataclass(frozen=True)
@@ -245,13 +171,13 @@ class Worker:
         self._lane_copies: dict[str, tuple[int, int, Any]] = {}  # of other workers: number, token and value
         self._copied_epoch = -1  # of the last checkpoint
         self._seal_due = now
-        self._partitions: dict[str, _Partition] = {}
+        self._partitions: dict[str, Partition] = {}
         self._turn: deque[str] = deque()
         self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
         fed = (channel for channel, names in plan.feeds.items() if names)
         unsent = Mark(0, 0, dict.fromkeys(fed, FIRST), newest=version)
         self._outputs = {number: Output(Lane(lane_id(f"@{number}")), unsent)}
-        self._current: _Partition | None = None
+        self._current: Partition | None = None
         self._signalled: dict[int, Mark] = {}
         self._signalled_epoch = -1
         unknown = Mark(-1, 0, {}, newest=-1)
@@ -266,7 +192,7 @@ class Worker:
         self._last = 0  # that checkpoint
         self._signal_due = self._discover_due = now
         self._now = now
-        self._given: list[_Given] = []
+        self._given: list[Given] = []
         self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
         self._full_until = self._full_due = now
         self.stopping = False  # whether to read no more
@@ -390,7 +316,7 @@ class Worker:
             self._activated_by = self.node.serial + 1
             self.node.checkpoint_soon(self._now)
 
-    def _has_caught_up(self, partition: _Partition) -> bool:
+    def _has_caught_up(self, partition: Partition) -> bool:
         """Whether everything has been read again that a worker before may have sent."""
         if not partition.caught_up:
             base, nodes = lane_id(partition.name), self.node.view.nodes.tolist()
@@ -403,7 +329,7 @@ class Worker:
             )
         return partition.caught_up
 
-    def _is_saved(self, given: _Given) -> bool:
+    def _is_saved(self, given: Given) -> bool:
         """Whether checkpoints of the new owners contain positions that this worker has given away."""
         view = self.node.view
         owners = [node for node in view.nodes.tolist() if view.interval(node) & given.ranges]
@@ -717,7 +643,7 @@ class Worker:
             with named(source):
                 opened = None if saved.get("done") else self._sources[source].open(partition, saved.get("position"))
             read, published = saved.get("records", 0), history[-1]["records"] if history else 0
-            partition_ = _Partition(
+            partition_ = Partition(
                 name, operator, life, lanes, versions, clocks, opened, now, history or [],
                 not life and not history, read, published,
             )  # fmt: skip
@@ -794,7 +720,7 @@ class Worker:
                 return count
         return 0
 
-    def _process(self, partition: _Partition, pipeline: Pipeline, batch: Batch, failures: list[Failure]) -> None:
+    def _process(self, partition: Partition, pipeline: Pipeline, batch: Batch, failures: list[Failure]) -> None:
         name = partition.source.name
         options = partition.source.options
         assert isinstance(options, SourceOptions)
@@ -875,7 +801,7 @@ class Worker:
             marks |= {output.lane.lane: output.mark for output in self._outputs.values()}
         return marks
 
-    def _lane_marks(self, partition: _Partition, now: float) -> Marks | None:
+    def _lane_marks(self, partition: Partition, now: float) -> Marks | None:
         idle = partition.source.options.idle  # type: ignore[union-attr]
         if partition.reader is not None and idle is not None and now > partition.seen + idle / 1e6:
             return None
@@ -1052,7 +978,7 @@ class Worker:
         self._recoveries.clear()
         self.saving_s = max(time.monotonic() - begun, 0.9 * self.saving_s)
         self._seal_due = self._now + _SAVINGS * self.saving_s
-        return changed | {_LANES: lanes}
+        return changed | {LANES: lanes}
 
     def _output_mark(self) -> Mark:
         """Return the progress of what operators with a key have sent."""
@@ -1076,18 +1002,7 @@ class Worker:
             owned = self.node.owned
             deltas = {name: state.extract(self._arcs[name].inner(owned)) for name, state in self._keyed.items()}
             lanes = self._own_lanes()
-        kept: dict[tuple[str, int | None], Any] = {}
-        for name, (*_, value) in lanes.items():
-            parts = value.entries if isinstance(value, OutputCopy) else {None: value}
-            kept |= {(name, part): one for part, one in parts.items()}
-        kept[_PIECES, None] = self.node.progress()
-        kept[_GIVEN, None] = [(one.epoch, one.pieces, self.node.serial) for one in self._given]
-        for number, one in enumerate(self._given):
-            deltas = deltas | {_part(name, self.node.serial, number): delta for name, delta in one.deltas.items()}
-        names, places = [name for name, _ in kept], [place for _, place in kept]
-        values = [captured(value) for value in kept.values()]
-        unset = np.zeros(len(names), dtype=np.bool_)
-        deltas = deltas | {_LANES: Delta(positions_of(names), names, places, values, unset)}
+        deltas = deltas | beside_states(self.node.serial, lanes, self.node.progress(), self._given)
         outputs = [name for name in lanes if name.startswith("@")]
         body = {
             "version": [self._run, self.node.view.epoch],
@@ -1111,36 +1026,16 @@ class Worker:
             )
             for one in old
         )
-        saved = [one for one in found if one.latest is not None]
-        lanes: dict[str, Any] = {}
-        parts: list[_Saved] = []
-        # Of two workers with the same positions, the one of the later run or with the newer view has them now.
-        for one in sorted(saved, key=lambda one: one.latest.body["version"], reverse=True):  # type: ignore[union-attr]
-            body, deltas = one.latest.body, list(one.state())  # type: ignore[union-attr]
-            entries: dict[str, dict[int | None, Any]] = {}
-            for name, place, value, _ in (one for name, d in deltas if name == _LANES for one in d.entries()):
-                entries.setdefault(name, {})[place] = value
-            kept: dict[str, Any] = {
-                name: OutputCopy.read(found) if name in body["outputs"] else found[None]
-                for name, found in entries.items()
-            }
-            parts.append(_Saved(body["version"], body.get("forms"), kept.pop(_PIECES), deltas))
-            run, _ = body["version"]
-            for number, (epoch, pieces, serial) in enumerate(kept.pop(_GIVEN, [])):
-                names = {_part(name, serial, number): name for name in self._keyed}
-                given = [(names[name], delta) for name, delta in deltas if name in names]
-                parts.append(_Saved([run, epoch], body.get("forms"), pieces, given))
-            for name, value in kept.items():
-                lanes.setdefault(name, value)
+        parts, lanes = read_saved(found, self._keyed)
         restored = []
-        for part in sorted(parts, key=lambda part: part.version, reverse=True):
+        for part in parts:
             pieces = [piece._replace(ranges=piece.ranges & wanted) for piece in part.pieces]
             taken = Ranges.union(piece.ranges for piece in pieces)
             wanted -= taken
             restored += [piece for piece in pieces if piece.ranges]
             for name, delta in part.deltas:
                 if name in self._keyed:  # and not one of a version that had nothing left, nor the lanes
-                    self._keyed[name].install(_clipped(delta, self._arcs[name].inner(taken)))
+                    self._keyed[name].install(clipped(delta, self._arcs[name].inner(taken)))
             for name in to_migrate(topology, part.forms) if self._update is None else ():
                 migrate_positions(self.pipeline.instances[name], self.plan.arcs[name].inner(taken))
         self._lane_copies = {name: (self.number, 0, value) for name, value in lanes.items() if name in mine}
@@ -1186,13 +1081,13 @@ class Worker:
         arcs = self._arcs
         found: dict[str, Any] = {name: one.extract(arcs[name].inner(ranges)) for name, one in self._keyed.items()}
         if self.number in self.node.view and self._within(self.node.view.token(self.number), ranges):
-            found[_LANES] = self._own_lanes()
+            found[LANES] = self._own_lanes()
         return found
 
     def install(self, delta: dict[str, Any], ranges: Ranges) -> None:
         """Keep copies of entries of some positions."""
         for name, part in delta.items():
-            if name == _LANES:
+            if name == LANES:
                 lanes: dict[str, tuple[int, int, Any]] = part
                 for one, (number, token, value) in lanes.items():
                     if not self._within(token, ranges):
@@ -1202,7 +1097,7 @@ class Worker:
                         value = value.after(earlier)  # noqa: PLW2901
                     self._lane_copies[one] = (number, token, value)
             elif len(part):
-                self._copies[name].install(_clipped(part, self._arcs[name].inner(ranges)))
+                self._copies[name].install(clipped(part, self._arcs[name].inner(ranges)))
 
     def activate(self, ranges: Ranges, lost: Collection[int]) -> None:
         """Make the copies of some positions part of the state, and read the lanes of workers that are gone."""
@@ -1256,7 +1151,7 @@ class Worker:
         if self._folder is not None:
             pieces = [one._replace(ranges=one.ranges & ranges) for one in self.node.progress()]
             pieces = [one for one in pieces if one.ranges]
-            self._given.append(_Given(self.node.view.epoch - 1, ranges, pieces, deltas))
+            self._given.append(Given(self.node.view.epoch - 1, ranges, pieces, deltas))
 
     def discard(self, ranges: Ranges) -> None:
         """Remove all entries and copies of some positions."""
@@ -1274,24 +1169,6 @@ class Worker:
         return any(start <= position < stop for start, stop in ranges)
 
 
-def _part(name: str, serial: int, number: int) -> str:
-    """Return the name of a state of positions that were given away, in a checkpoint."""
-    return f"{name}\n{serial}\n{number}"
-
-
 def _arcs(plan: Plan, pipeline: Pipeline) -> dict[str, Arc]:
     """Return the positions of all states."""
     return {pipeline.state_name(name): arc for name, arc in plan.arcs.items()}
-
-
-def _clipped(delta: Delta, ranges: Ranges) -> Delta:
-    """Return the entries of a delta that lie within some positions."""
-    kept = within(delta.positions, ranges)
-    if kept.all():
-        return delta
-    rows = np.flatnonzero(kept)
-    keys, subkeys, values = (
-        column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[row] for row in rows.tolist()]
-        for column in (delta.keys, delta.subkeys, delta.values)
-    )
-    return Delta(delta.positions[rows], keys, subkeys, values, delta.removed[rows])
