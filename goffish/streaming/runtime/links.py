@@ -212,7 +212,7 @@ class Incoming:
 
     def receive(self) -> Iterator[Any]:
         """Return the messages that have arrived."""
-        if self._memory is None and not self._introduce():
+        if not self.introduce():
             return
         self._read()
         place, freed = 0, None
@@ -241,7 +241,10 @@ class Incoming:
                 except OSError:
                     self.closed = True
 
-    def _introduce(self) -> bool:
+    def introduce(self) -> bool:
+        """Take what the sender sends first, and return whether it has arrived."""
+        if self._memory is not None:
+            return True
         try:
             hello, descriptors, _, _ = socket.recv_fds(self._socket, _HELLO.size, 1)
         except BlockingIOError:

@@ -99,6 +99,7 @@ class Process:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(control, selectors.EVENT_READ)
         self._incoming: list[Incoming] = []
+        self._ended: set[int] = set()  # workers of which not everything may have arrived
         self._outgoing: dict[tuple[int, bool], Outgoing | None] = {}
         control.send(ready=True)
         commands = self._await_start()
@@ -142,6 +143,9 @@ class Process:
             now = time.monotonic()
             if now > ticked + _TICK_S:
                 ticked = now
+                for worker in [one for one in self._ended if not self._is_connected(one)]:
+                    self._ended.remove(worker)
+                    self._worker.lose(worker, now)
                 self._worker.tick(now)
                 self._report(now)
                 if self._worker.node.fenced:
@@ -170,10 +174,7 @@ class Process:
 
     def _serve(self, ready: Any) -> None:
         if ready is self._listener:
-            with suppress(BlockingIOError):
-                link = Incoming(self._listener.accept()[0])
-                self._incoming.append(link)
-                self._selector.register(link, selectors.EVENT_READ)
+            self._accept()
         elif ready is self._control:
             for command in self._control.receive():
                 self._obey(command)
@@ -195,6 +196,20 @@ class Process:
                 if ready.sender is not None and not any(link.sender == ready.sender for link in self._incoming):
                     self._worker.lose(ready.sender, now)
 
+    def _accept(self) -> None:
+        """Accept the connections that others have opened."""
+        with suppress(BlockingIOError):
+            while True:
+                link = Incoming(self._listener.accept()[0])
+                link.introduce()
+                self._incoming.append(link)
+                self._selector.register(link, selectors.EVENT_READ)
+
+    def _is_connected(self, worker: int) -> bool:
+        """Whether something that a worker has sent may still arrive."""
+        self._accept()
+        return any(link.sender in (worker, None) for link in self._incoming)
+
     def _obey(self, command: dict[str, Any]) -> None:
         now = time.monotonic()
         match command["command"]:
@@ -202,8 +217,8 @@ class Process:
                 self._worker.stopping = True
             case "switch":
                 self._worker.pipeline.switch(command["operator"], command["alternate"])
-            case "lose" if not any(link.sender == command["worker"] for link in self._incoming):
-                self._worker.lose(command["worker"], now)  # otherwise when all that it sent has arrived
+            case "lose":
+                self._ended.add(command["worker"])
             case "prepare":
                 self._prepare(command["version"])
             case "activate":

@@ -353,3 +353,24 @@ def test_a_machine_that_is_going_to_end(tmp_path: Path) -> None:
     finally:
         cluster.close()
     assert sums_of(tmp_path / "out") == expected
+
+
+def test_a_worker_is_killed_before_others_begin(tmp_path: Path) -> None:
+    """Breaks when a failure counts before what the worker had sent is read, from connections that wait as well."""
+    expected = make_events(tmp_path / "in", 3000)
+    cluster = Cluster(make_flow(tmp_path / "in", tmp_path / "out").check(), 2, checkpoint_s=0.2)
+    try:
+        slow, killed = cluster.pids[0], cluster.pids[1]
+        os.kill(slow, signal.SIGSTOP)
+        end = time.monotonic() + 60
+        while cluster.metrics().records < 3000 and time.monotonic() < end:
+            cluster.poll()
+        os.kill(killed, signal.SIGKILL)
+        while killed in cluster.pids.values() and time.monotonic() < end:
+            cluster.poll()
+        os.kill(slow, signal.SIGCONT)
+        cluster.run()
+        assert cluster.failures == 1
+    finally:
+        cluster.close()
+    assert sums_of(tmp_path / "out") == expected
