@@ -75,5 +75,6 @@ class BackupStore:
         return [tuples for parts in lanes.values() for tuples in _in_order(parts)]
 
     def _select(self, rows: Callable[[Tuples], NDArray[np.bool_]]) -> None:
-        kept = (tuples.where(rows(tuples)) for tuples in self._kept)
-        self._kept = [tuples for tuples in kept if len(tuples.numbers)]
+        masks = ((tuples, rows(tuples)) for tuples in self._kept)
+        # To take no rows would unpack records that are still bytes.
+        self._kept = [tuples.where(mask) for tuples, mask in masks if mask.any()]
