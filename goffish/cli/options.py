@@ -6,6 +6,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -102,6 +103,8 @@ SELF_LOOPS = "Edges from a vertex to itself: drop or keep."
 PARTS = "Number of partitions."
 METHOD = "Partitioning method: metis, hash, range, ldg or fennel."
 UNITS = "Unit of computation: components (subgraphs), single (partitions) or vertex."
+
+TOKEN = "Client token; @FILE reads it from a file."
 
 Json = Annotated[bool, typer.Option("--json", help="Print the output as JSON.")]
 Store = Annotated[str, typer.Argument(metavar="STORE", help="Folder or URI of a store.")]
@@ -209,3 +212,27 @@ def parse_columns(text: str) -> dict[str, str | int]:
             raise InputError(f"--columns {text!r}: give ROLE=COLUMN pairs, such as source=0,target=1")
         columns[role] = int(column) if column.isdigit() else column
     return columns
+
+
+def read_token(token: str | None) -> str | None:
+    """Return a token, which ``@FILE`` reads from a file.
+
+    Parameters
+    ----------
+    token : str, optional
+
+    Returns
+    -------
+    str or None
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    if token is None or not token.startswith("@"):
+        return token
+    try:
+        return Path(token[1:]).read_text("utf-8").strip()
+    except OSError as error:
+        raise InputError(f"--token {token}: cannot be read ({error.strerror})") from None

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from goffish.cli.options import apply_signature, parameter
-from goffish.errors import InputError
+from goffish.cli.options import TOKEN, apply_signature, parameter, read_token
 from goffish.extras import needed_for
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def _access() -> list[inspect.Parameter]:
         "token": (
             str | None,
             typer.Option(
-                None, envvar="GOFFISH_TOKEN", help="Client token; @FILE reads it from a file.", rich_help_panel=_PANEL
+                None, envvar="GOFFISH_TOKEN", help=TOKEN, rich_help_panel=_PANEL
             ),
         ),
         "authority": (
@@ -74,13 +73,8 @@ def _access() -> list[inspect.Parameter]:
 def _client(server: str, token: str | None, authority: Path | None, tls: bool) -> Client:
     with needed_for("the service"):
         from goffish.client import Client
-    if token is not None and token.startswith("@"):
-        try:
-            token = Path(token[1:]).read_text().strip()
-        except OSError as error:
-            raise InputError(f"--token {token}: cannot be read ({error.strerror})") from None
     own = [os.environ.get(f"GOFFISH_{name}") for name in ("CERTIFICATE", "KEY")]
-    return Client(server, token, authority=authority, tls=tls, certificate=own[0], key=own[1])
+    return Client(server, read_token(token), authority=authority, tls=tls, certificate=own[0], key=own[1])
 
 
 def job_row(job: Any) -> list[str]:

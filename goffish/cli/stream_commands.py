@@ -13,6 +13,17 @@ from goffish.cli.checks import check_choice
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
+from goffish.cli.stream_hosts import (
+    MACHINES,
+    AuthorityOption,
+    CertificateOption,
+    HereOption,
+    KeyOption,
+    ListenOption,
+    TokenOption,
+    machines_of,
+    run_agent,
+)
 from goffish.errors import JobError
 from goffish.partial import local_path
 from goffish.streaming.updates.bounds import Requirement
@@ -47,6 +58,7 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
     """Add ``goffish stream`` with its commands."""
     stream = typer.Typer(cls=group, help="Run, check, observe and control continuous dataflows.", no_args_is_help=True)
     stream.command("run", help="Run a flow until its sources end; Ctrl-C stops it and saves a checkpoint.")(_run)
+    stream.command("worker", help="Run workers of a flow of another machine until it ends.")(run_agent)
     stream.command("check", help="Check a flow, and print its operators and channels.")(_check)
     stream.command("list", help="List running flows.")(_list)
     stream.command("top", help="Show live metrics of a running flow; press Ctrl-C to quit.")(_top)
@@ -80,6 +92,20 @@ def _run(
         str,
         typer.Option(metavar="exactly-once|at-least-once", help="Whether results cross workers after a checkpoint."),
     ] = "exactly-once",
+    listen: ListenOption = None,
+    here: HereOption = 0,
+    lease: Annotated[
+        float,
+        typer.Option(
+            **duration("s"),
+            help="Silence after which the workers of a machine end; numbers are seconds.",
+            rich_help_panel=MACHINES,
+        ),
+    ] = 10.0,
+    token: TokenOption = None,
+    certificate: CertificateOption = None,
+    key: KeyOption = None,
+    authority: AuthorityOption = None,
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_json
@@ -96,20 +122,26 @@ def _run(
     if checkpoint is not None:
         local_path(checkpoint)
     topology = load_flow(flow).check()
+    access = {"token": token, "certificate": certificate, "key": key, "authority": authority}
     prints = any(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )
     try:
         with (
             Watch(http, lambda path: load_flow(path).check()) as watch,
+            machines_of(topology, listen, here, lease, checkpoint, **access) as machines,
             _status(f"flow {topology.name}", quiet=prints) as report,
         ):
             if watch.url is not None:
                 sys.stderr.write(f"live page: {watch.url}\n")
-            if number == 1:
+            if machines is not None:
+                sys.stderr.write(f"agents join at {machines.address}\n")
+            if number == 1 and machines is None:
                 metrics = run(topology, checkpoint, every, until, report=report, watch=watch)
             else:
-                metrics = run_workers(topology, number, replication, checkpoint, every, until, report, watch, delivery)
+                metrics = run_workers(
+                    topology, number, replication, checkpoint, every, until, report, watch, delivery, machines
+                )
     except KeyboardInterrupt:  # before the flow has started
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None

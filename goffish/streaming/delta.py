@@ -401,6 +401,11 @@ class DeltaSink(Sink):
     partition_by: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] | None = None
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folder in which writers prepare files."""
+        return (self.staging,)
+
     def check(self) -> None:
         """Raise an error if the target cannot be written."""
         _import()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -90,7 +90,20 @@ class Writer:
 
 
 class Sink:
-    """Target of records. Base class of sinks: this one drops them."""
+    """Target of records. Base class of sinks: this one drops them.
+
+    Attributes
+    ----------
+    spools : bool
+        Whether writers keep what they prepare in their `Writer.spool`.
+    """
+
+    spools: ClassVar[bool] = False
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders in which writers on all hosts see each other's files."""
+        return ()
 
     def check(self) -> None:
         """Raise an error if the target cannot be written."""
@@ -376,6 +389,11 @@ class FolderSink(Sink):
 
     path: str
     format: str
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folder."""
+        return (self.path,)
 
     def check(self) -> None:
         """Raise an error if the target cannot be written."""

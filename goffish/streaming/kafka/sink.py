@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -286,6 +286,7 @@ class KafkaSink(Sink):
     topic: Topic
     key: Key | None = None
     format: Format = "json"
+    spools: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raise an error if the topic cannot be written."""

@@ -35,25 +35,26 @@ class FileRegistry:
         self._database.execute("CREATE TABLE IF NOT EXISTS lanes (lane TEXT PRIMARY KEY, node INTEGER, life INTEGER)")
         if first is not None:
             self._database.execute(
-                "INSERT INTO views SELECT ?, ? WHERE NOT EXISTS (SELECT * FROM views)", (first.epoch, _to_json(first))
+                "INSERT INTO views SELECT ?, ? WHERE NOT EXISTS (SELECT * FROM views)",
+                (first.epoch, view_to_json(first)),
             )
 
     def read(self) -> View:
         """Return the newest version."""
         (text,) = self._database.execute("SELECT view FROM views ORDER BY epoch DESC LIMIT 1").fetchone()
-        return _from_json(text)
+        return view_from_json(text)
 
     def since(self, epoch: int) -> list[View]:
         """Return all versions after one, oldest first."""
         rows = self._database.execute("SELECT view FROM views WHERE epoch > ? ORDER BY epoch", (epoch,))
-        return [_from_json(text) for (text,) in rows]
+        return [view_from_json(text) for (text,) in rows]
 
     def replace(self, view: View) -> bool:
         """Make a view the newest version if it follows the newest version directly; return whether it did."""
         try:
             added = self._database.execute(
                 "INSERT INTO views SELECT ?, ? WHERE EXISTS (SELECT * FROM views WHERE epoch = ?)",
-                (view.epoch, _to_json(view), view.epoch - 1),
+                (view.epoch, view_to_json(view), view.epoch - 1),
             )
         except sqlite3.IntegrityError:
             return False
@@ -77,7 +78,8 @@ class FileRegistry:
         self._database.close()
 
 
-def _to_json(view: View) -> str:
+def view_to_json(view: View) -> str:
+    """Return a view as JSON."""
     moves = [
         [m.owner, m.target, m.start, m.stop, [[node, ranges.parts] for node, ranges in m.shadows], m.leaves, m.zone]
         for m in view.moves
@@ -87,7 +89,8 @@ def _to_json(view: View) -> str:
     return json.dumps([view.epoch, members, view.replication, mappers, moves])
 
 
-def _from_json(text: str) -> View:
+def view_from_json(text: str) -> View:
+    """Return a view that `view_to_json` has written."""
     epoch, members, replication, mappers, moves = json.loads(text)
     return View(
         epoch,

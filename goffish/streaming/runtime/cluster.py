@@ -24,7 +24,15 @@ from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, View
 from goffish.streaming.runtime.folder import WorkerFolder
-from goffish.streaming.runtime.launch import REPORTS_S, Controls, Launcher, WorkerProcess, command_of, start_here
+from goffish.streaming.runtime.launch import (
+    REPORTS_S,
+    Controls,
+    Launcher,
+    Machines,
+    WorkerProcess,
+    command_of,
+    start_here,
+)
 from goffish.streaming.runtime.layout import divide, next_step
 from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
@@ -72,6 +80,8 @@ class Cluster:
     delivery : Delivery
     launch : Launcher, optional
         Starts workers [default: on this machine].
+    machines : Machines, optional
+        Starts workers on several hosts, instead of `launch`.
     replaces : bool
         Whether a worker that fails is replaced at once, and the run fails when state is lost. Otherwise its neighbors
         keep its positions until `arrange`.
@@ -94,7 +104,8 @@ class Cluster:
         checkpoint: str | Path | None = None,
         watch: Watch | None = None,
         delivery: Delivery = Delivery.EXACTLY_ONCE,
-        launch: Launcher = start_here,
+        launch: Launcher | None = None,
+        machines: Machines | None = None,
         replaces: bool = True,
     ) -> None:
         check_workers(workers)
@@ -135,7 +146,8 @@ class Cluster:
         self._watch = Watch() if watch is None else watch
         self._meter = Meter(topology)
         self._processes: dict[int, WorkerProcess] = {}
-        self._launch, self._replaces = launch, replaces
+        self._launch, self._replaces = machines or launch or start_here, replaces
+        self._updates = machines is None
         self._members: frozenset[int] = frozenset()
         self._controls = Controls(folder)
         self._gone: dict[str, Counts] = {}
@@ -164,6 +176,8 @@ class Cluster:
         try:
             self._write_flow(topology)
             (self._folder / "path").write_text(json.dumps(sys.path))
+            if machines is not None:
+                machines.begin(self._folder, self._options, self._begin, self._firsts)
             self._staff = {stage: [self.add_worker() for _ in range(n)] for stage, n in self._sizes(workers).items()}
             self._wanted = self._layout()
             members = sorted((Member(one, token) for one, token in self._wanted.items()), key=lambda one: one.token)
@@ -174,7 +188,9 @@ class Cluster:
             for number, lane in enumerate(outputs):
                 self._registry.claim(lane, first + number % len(members))
             if update is not None:
-                (self._folder / f"update-{update.number}").write_bytes(_sent(topology, update))
+                (self._folder / f"update-{update.number}").write_bytes(pickled(topology, update))
+            if machines is not None:
+                machines.follow()
             self._await_ready()
             self._watch.attach(self)
         except BaseException:
@@ -197,7 +213,7 @@ class Cluster:
 
     def _write_flow(self, topology: Topology) -> None:
         """Write what workers that start read."""
-        (self._folder / "flow").write_bytes(_sent(topology, (topology, self._options, self._begin)))
+        (self._folder / "flow").write_bytes(pickled(topology, (topology, self._options, self._begin)))
 
     def _spawn(self, number: int) -> None:
         self._processes[number] = WorkerProcess(self._launch(number, command_of(self._folder, number)))
@@ -253,6 +269,10 @@ class Cluster:
                 raise JobError(f"worker {number}: no report for {_HANGS_S:g} s, as a function does not return")
         self._check_errors()
         self._members = frozenset(self._registry.read().nodes.tolist())
+        if self._members.isdisjoint(self._processes):
+            raise JobError(
+                f"flow {self.topology.name}: all workers failed at once, so that no copy of the state is left"
+            )
         if self._rollout is not None:
             self._advance(self._rollout)
         else:
@@ -451,7 +471,7 @@ class Cluster:
             raise InputError(f"flow {self.topology.name}: an update is in progress; wait until it is complete")
         plan = self.plan(new, strategy, partial_windows)
         plan.check_sinks()
-        (self._folder / f"update-{plan.number}").write_bytes(_sent(plan.new, plan))
+        (self._folder / f"update-{plan.number}").write_bytes(pickled(plan.new, plan))
         self._attempts += 1
         bounds = forecast({strategy: plan}, self.metrics(), self.setup).bounds.get(strategy)
         self._writes, self._asked = {}, time.monotonic()
@@ -461,6 +481,11 @@ class Cluster:
         """Compare the flow with another version of it."""
         new = divided(new, self._firsts) if self._firsts else new
         Plan(new)
+        if not self._updates:
+            raise InputError(
+                f"flow {new.name}: workers on several machines cannot be updated; stop the flow, and resume the new "
+                "version from its checkpoint"
+            )
         number: int = self._begin.version + self._attempts + 1
         plan = plan_update(number, self.topology, new, strategy, partial_windows)
         for name in sorted(plan.migrated):
@@ -497,7 +522,7 @@ class Cluster:
         now = time.monotonic()
         commands = rollout.advance(progress, view.nodes.tolist(), now)
         if rollout.activated == now and self._checkpoints is not None:  # before the first worker activates it
-            self._checkpoints.keep(_sent(rollout.plan.new, rollout.plan))
+            self._checkpoints.keep(pickled(rollout.plan.new, rollout.plan))
         for number, command in commands:
             self._processes[number].send(**command)
         if not rollout.ending:
@@ -652,8 +677,14 @@ class Cluster:
         self._watch.close(self._failure)
 
 
-def _sent(topology: Topology, value: Any) -> bytes:
-    """Return a value for worker processes."""
+def pickled(topology: Topology, value: Any) -> bytes:
+    """Return a value for worker processes.
+
+    Raises
+    ------
+    InputError
+        It cannot be pickled.
+    """
     from cloudpickle import dumps
 
     try:
@@ -696,8 +727,9 @@ def run_workers(
     report: Callable[[str], None] | None = None,
     watch: Watch | None = None,
     delivery: Delivery | str = Delivery.EXACTLY_ONCE,
+    machines: Machines | None = None,
 ) -> Metrics:
-    """Run a flow on several workers; see `Flow.run`."""
+    """Run a flow on several workers, of several machines if some are given; see `Flow.run`."""
     check_workers(workers)
     if replication < 0:
         raise InputError(f"replication = {replication}: must be at least 0")
@@ -708,8 +740,10 @@ def run_workers(
     limit = None if until is None else microseconds(until, "until") / 1e6
     seconds = microseconds(every, "every") / 1e6
     with watch or Watch() as held:
+        if machines is not None:
+            machines.wait(workers if isinstance(workers, int) else sum(workers.values()), report)
         cluster = Cluster(
             topology, workers, replication=replication, checkpoint_s=seconds, checkpoint=checkpoint, watch=held,
-            delivery=Delivery(delivery),
+            delivery=Delivery(delivery), machines=machines,
         )  # fmt: skip
         return cluster.run(limit, report)

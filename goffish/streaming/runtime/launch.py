@@ -8,13 +8,17 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from goffish.streaming.metrics import Counts
+
+if TYPE_CHECKING:
+    from goffish.streaming.ring.options import Options
+    from goffish.streaming.runtime.worker import Begin
 
 #: Between two reports of a worker, at least.
 REPORTS_S = 0.1
@@ -42,6 +46,19 @@ class Launcher(Protocol):
 
     def __call__(self, number: int, command: Sequence[str]) -> Handle:
         """Start a worker."""
+
+
+class Machines(Launcher, Protocol):
+    """Starts worker processes on several hosts."""
+
+    def wait(self, workers: int, report: Callable[[str], None] | None = None) -> None:
+        """Wait until so many workers have a place."""
+
+    def begin(self, folder: Path, options: Options, begin: Begin, firsts: Sequence[str]) -> None:
+        """Note where the folder of the workers is, and how they run, before the first one starts."""
+
+    def follow(self) -> None:
+        """Hand the ring on, which now exists."""
 
 
 def start_here(number: int, command: Sequence[str]) -> Handle:

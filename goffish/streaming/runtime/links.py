@@ -26,7 +26,7 @@ _READ = 1 << 18
 _HEADER = struct.Struct("<BQQ")  # kind, place, length
 _SMALL, _SHARED = range(2)
 _FREED = struct.Struct("<Q")
-_HELLO = struct.Struct("<q?")  # sender, whether the link is for data
+_HELLO = struct.Struct("<q?d")  # sender, whether the link is for data, difference of the clocks
 
 
 def _length(packed: list[memoryview]) -> int:
@@ -46,6 +46,8 @@ class Outgoing:
         Whether the connection is for data; passed to the receiver.
     shared_bytes : int
         Shared memory: the bound of what the receiver has not read yet.
+    shift : float
+        What the receiver adds to times of the sender, whose monotonic clock differs if it runs on another host.
 
     Attributes
     ----------
@@ -58,7 +60,7 @@ class Outgoing:
         No process listens there.
     """
 
-    def __init__(self, path: str, sender: int, data: bool, shared_bytes: int = 16 << 20) -> None:
+    def __init__(self, path: str, sender: int, data: bool, shared_bytes: int = 16 << 20, shift: float = 0.0) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.connect(path)
@@ -66,7 +68,7 @@ class Outgoing:
             try:
                 os.ftruncate(descriptor, shared_bytes)
                 self._memory = mmap(descriptor, shared_bytes)
-                socket.send_fds(self._socket, [_HELLO.pack(sender, data)], [descriptor])
+                socket.send_fds(self._socket, [_HELLO.pack(sender, data, shift)], [descriptor])
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -188,6 +190,8 @@ class Incoming:
         Id of the sender, once it has introduced itself.
     data : bool
         Whether the connection is for data.
+    shift : float
+        What has to be added to times of the sender.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -196,6 +200,7 @@ class Incoming:
         self.closed = False
         self.sender: int | None = None
         self.data = False
+        self.shift = 0.0
         self._memory: mmap | None = None
         self._input = bytearray()
 
@@ -212,6 +217,11 @@ class Incoming:
 
     def receive(self) -> Iterator[Any]:
         """Return the messages that have arrived."""
+        for message in self.packed():
+            yield unpack(memoryview(message))
+
+    def packed(self) -> Iterator[bytes]:
+        """Return the messages that have arrived, as the bytes that `pack` has made of them."""
         if not self.introduce():
             return
         self._read()
@@ -230,7 +240,7 @@ class Incoming:
                 else:
                     message = bytes(memoryview(self._input)[begin : begin + length])
                     place = begin + length
-                yield unpack(memoryview(message))
+                yield message
         finally:
             del self._input[:place]
             if freed is not None and not self.closed:
@@ -254,7 +264,7 @@ class Incoming:
         if len(hello) < _HELLO.size or not descriptors:
             self.closed = True
             return False
-        self.sender, self.data = _HELLO.unpack(hello)
+        self.sender, self.data, self.shift = _HELLO.unpack(hello)
         self._memory = mmap(descriptors[0], os.fstat(descriptors[0]).st_size, prot=PROT_READ)
         os.close(descriptors[0])
         return True

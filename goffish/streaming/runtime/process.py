@@ -1,7 +1,8 @@
 """The process of a worker: moves messages between the worker, its connections and the process that started it.
 
 ``python -m goffish.streaming.runtime.process FOLDER NUMBER [SHARE]``: the folder holds the flow, the sockets of all
-workers, and the one of the process that started them, for JSON lines.
+workers, and the one of the process that started them, for JSON lines. On another host than the controller's, it also
+holds a copy of the registry of the ring, the socket for changes of it, and a lease.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from goffish.streaming.operators import described
 from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.runtime.launch import CONTROL
+from goffish.streaming.runtime.lease import LEASE, Lease
 from goffish.streaming.runtime.links import Incoming, Outgoing, listen
 from goffish.streaming.runtime.packing import pack
 from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.remote import REGISTRY, RemoteRegistry
 from goffish.streaming.runtime.worker import Worker
 
 #: Records that wait in a worker before it takes no more, and bytes that wait to be sent before it reads no more.
@@ -103,7 +106,9 @@ class Process:
         self._outgoing: dict[tuple[int, bool], Outgoing | None] = {}
         control.send(ready=True)
         commands = self._await_start()
-        registry = FileRegistry(folder / "ring")
+        remote = (folder / REGISTRY).exists()
+        registry = RemoteRegistry(folder) if remote else FileRegistry(folder / "ring")
+        self._lease = Lease(folder / LEASE) if remote else None
         self._worker = Worker(Plan(topology), number, registry, options, time.monotonic(), begin)
         self._failed: dict[int, str] = {}  # versions that cannot be prepared, with the reason
         self._read_limit = self._work_limit = 64
@@ -128,7 +133,7 @@ class Process:
     def run(self) -> None:
         """Work until the flow has ended, or the process that started this one is gone."""
         ticked, active = 0.0, True
-        while not self._control.closed:
+        while not (self._control.closed or (self._lease is not None and self._lease.expired)):
             begun, used = time.monotonic(), 0.0
             waits = self._blocked
             if waits:
@@ -188,6 +193,8 @@ class Process:
             now = time.monotonic()
             for message in ready.receive():
                 assert ready.sender is not None
+                if ready.shift and isinstance(message, Tuples):
+                    message.payload.read_at += ready.shift
                 self._worker.receive(ready.sender, message, now)
             if ready.closed:
                 self._selector.unregister(ready)

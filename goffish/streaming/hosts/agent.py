@@ -1,0 +1,374 @@
+"""The agent of a host: runs workers of a flow whose controller is on another host."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from goffish.errors import InputError, JobError
+from goffish.streaming.checkpoints import SINKS
+from goffish.streaming.hosts.access import Access
+from goffish.streaming.hosts.relay import Relay
+from goffish.streaming.hosts.terms import WorkerTerms, shared_folders, software
+from goffish.streaming.ring.registry import FileRegistry, view_from_json
+from goffish.streaming.runtime.cluster import pickled
+from goffish.streaming.runtime.launch import CONTROL, command_of
+from goffish.streaming.runtime.lease import LEASE, Lease, lease_clock
+from goffish.streaming.runtime.remote import REGISTRY
+from goffish.streaming.runtime.stages import divided
+from goffish.streaming.topology import Topology
+from goffish.v1 import hosts_pb2, hosts_pb2_grpc
+
+#: How long an agent waits for a controller that does not answer when it joins.
+_JOINS_S, _RETRIES_S = 30.0, 0.5
+_PINGS, _MOST_S, _LOOKS_S = 10, 1.0, 0.05
+_LINE_BYTES = 1 << 24
+_ENDS_S = 5.0
+
+
+class _Worker:
+    """A worker process of this host."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.control: asyncio.StreamWriter | None = None
+        self.reports = asyncio.Event()  # set when there are no more
+        self.connected = False
+
+    def stop(self) -> None:
+        """Close the connection, upon which the worker ends."""
+        if self.control is not None:
+            self.control.close()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+
+class Agent:
+    """Runs workers of a flow on this host until the flow ends.
+
+    Parameters
+    ----------
+    topology : Topology
+        The flow, from the same file as that of the controller.
+    access : Access
+    join : str
+        ``HOST:PORT`` of the controller.
+    slots : int
+        Workers that this host takes.
+    report : callable, optional
+        Called with what happens.
+
+    Raises
+    ------
+    InputError
+        The address of the controller needs TLS.
+    """
+
+    def __init__(
+        self, topology: Topology, access: Access, join: str, slots: int, report: Callable[[str], object] | None = None
+    ) -> None:
+        access.check(join, "--join")
+        self._topology, self._access, self._join, self._slots = topology, access, join, slots
+        self._report = report or (lambda text: None)
+        self._workers: dict[int, _Worker] = {}
+        self._queue: asyncio.Queue[Any]
+        self._calls: dict[int, asyncio.Future[str]] = {}
+        self._call = 0
+        self._registry: FileRegistry | None = None
+        self._relay: Relay | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lease_s = self._shift = 0.0
+        self._host = 0
+        self._until = 0.0
+
+    def run(self) -> None:
+        """Run workers until the flow ends.
+
+        Raises
+        ------
+        InputError
+            The controller does not take this host in.
+        JobError
+            The controller does not answer, or goes on without this host.
+        """
+        self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
+        try:
+            asyncio.run(self._run())
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _run(self) -> None:
+        self._queue = asyncio.Queue()
+        (self._folder / "path").write_text(json.dumps(sys.path))
+        self._lease = Lease(self._folder / LEASE)
+        await asyncio.start_unix_server(self._take_control, self._folder / CONTROL, limit=_LINE_BYTES)
+        await asyncio.start_unix_server(self._take_calls, self._folder / REGISTRY, limit=_LINE_BYTES)
+        server, address = self._access.serve(self)
+        await server.start()
+        self._report(f"listening on {address}")
+        channel = self._access.dial(self._join)
+        try:
+            await self._serve(channel, address)
+        finally:
+            await self._end_workers()
+            for task in self._tasks:
+                task.cancel()
+            if self._relay is not None:
+                await self._relay.close()
+            await channel.close()
+            await server.stop(0)
+            if self._registry is not None:
+                self._registry.close()
+
+    async def _serve(self, channel: grpc.aio.Channel, address: str) -> None:
+        """Do what the controller asks for."""
+        hello = hosts_pb2.Hello(
+            version=software(), flow=self._topology.name, fingerprint=self._topology.fingerprint, slots=self._slots,
+            address=address,
+        )  # fmt: skip
+        call = await self._joined(channel, hello)
+        writing = asyncio.create_task(self._write(call))
+        reading = asyncio.create_task(self._read(call))
+        watching = asyncio.create_task(self._watch())
+        tasks = writing, reading, watching
+        reason = ""
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except InputError as error:
+            reason = str(error)
+            raise
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            raise JobError(f"--join {self._join}: the connection to the controller is lost") from None
+        finally:
+            watching.cancel()
+            await self._end_workers()
+            self._send(left=hosts_pb2.Left(reason=reason))
+            self._queue.put_nowait(None)
+            await asyncio.wait([writing], timeout=_ENDS_S / 5)
+            reading.cancel()
+            writing.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            call.cancel()
+
+    async def _joined(self, channel: grpc.aio.Channel, hello: Any) -> Any:
+        """Return the stream to the controller."""
+        stub = hosts_pb2_grpc.HostServiceStub(channel)  # type: ignore[no-untyped-call]
+        end = time.monotonic() + _JOINS_S
+        while True:
+            call = stub.Join(metadata=self._access.metadata)
+            try:
+                await call.write(hosts_pb2.JoinRequest(hello=hello))
+                await call.write(self._ping())
+                first = await call.read()
+            except (grpc.RpcError, asyncio.InvalidStateError):
+                first = grpc.aio.EOF
+            if first is not grpc.aio.EOF:
+                self._obey(first)
+                return call
+            code, details = await call.code(), await call.details()
+            if code == grpc.StatusCode.OK:
+                raise JobError(f"--join {self._join}: the controller has ended")
+            if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION):
+                raise InputError(f"--join {self._join}: {_subject(code)}{details}")
+            if code != grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
+                text = (details or code.name).splitlines()[0]
+                raise JobError(f"--join {self._join}: cannot connect to the controller ({text})")
+            await asyncio.sleep(_RETRIES_S)
+
+    async def _write(self, call: Any) -> None:
+        while (message := await self._queue.get()) is not None:
+            await call.write(message)
+        await call.done_writing()
+
+    async def _read(self, call: Any) -> None:
+        while (message := await call.read()) is not grpc.aio.EOF:
+            if self._obey(message):
+                return
+        raise JobError(f"--join {self._join}: the controller has ended")
+
+    def _send(self, **message: Any) -> None:
+        self._queue.put_nowait(hosts_pb2.JoinRequest(**message))
+
+    def _ping(self) -> Any:
+        return hosts_pb2.JoinRequest(ping=hosts_pb2.Ping(sent=lease_clock(), shift=self._shift))
+
+    async def _watch(self) -> None:
+        """Keep the lease, and report hosts that do not answer.
+
+        Raises
+        ------
+        JobError
+            The lease has ended.
+        """
+        due = 0.0
+        while True:
+            await asyncio.sleep(_LOOKS_S)
+            now = lease_clock()
+            if self._lease_s and now > self._until:
+                raise JobError(
+                    f"--join {self._join}: no answer of the controller for {self._lease_s:g} s; the workers were ended"
+                )
+            if now > due:
+                due = now + min(_MOST_S, (self._lease_s or _MOST_S) / _PINGS)
+                self._queue.put_nowait(self._ping())
+                for host in set(self._relay.silent) if self._relay is not None else ():
+                    self._send(unreachable=hosts_pb2.Unreachable(host=host))
+
+    # Messages of the controller.
+
+    def _obey(self, message: Any) -> bool:
+        """Do what a message asks for; return whether it is the last one."""
+        kind = message.WhichOneof("kind")
+        content = getattr(message, kind)
+        match kind:
+            case "terms":
+                self._begin(content)
+            case "pong":
+                self._renew(content)
+            case "line":
+                worker = self._workers.get(content.worker)
+                if worker is not None and worker.control is not None:
+                    worker.control.write(content.line)
+            case "start":
+                self._spawn(self._start(content.worker))
+            case "stop" if content.worker in self._workers:
+                worker = self._workers[content.worker]
+                (worker.kill if content.kill else worker.stop)()
+            case "directory":
+                self._follow(content)
+            case "views":
+                self._install(content.views)
+            case "answer":
+                self._calls.pop(content.id).set_result(content.result)
+            case "end":
+                if content.reason:
+                    raise JobError(f"--join {self._join}: the flow goes on without this host: {content.reason}")
+                return True
+        return False
+
+    def _begin(self, terms: Any) -> None:
+        """Prepare the folder of the workers."""
+        self._host, self._lease_s = terms.host, terms.lease_s
+        self._until = lease_clock() + self._lease_s
+        self._lease.renew(self._until)
+        given = WorkerTerms.from_json(terms.begin, self._folder / SINKS)
+        for folder in shared_folders(self._topology, given.begin.folder):
+            if not (folder / terms.probe).exists():
+                raise InputError(f"{folder}: is not the same folder as on the controller; all machines must share it")
+        topology = divided(self._topology, given.firsts) if given.firsts else self._topology
+        flow = pickled(topology, (topology, given.options, given.begin))
+        (self._folder / "flow").write_bytes(flow)
+        self._relay = Relay(self._folder, self._host, self._access, self._lease_s, {0: self._join})
+        self._relay.shift = self._shift
+        self._report(f"joined {self._join} as host {self._host}")
+
+    def _renew(self, pong: Any) -> None:
+        known, self._shift = self._shift, pong.clock - time.monotonic()
+        if not known:
+            self._queue.put_nowait(self._ping())
+        self._until = pong.sent + self._lease_s
+        self._lease.renew(self._until)
+        if self._relay is not None:
+            self._relay.shift = self._shift
+
+    def _follow(self, directory: Any) -> None:
+        if self._relay is not None:
+            self._relay.follow(
+                {one.host: one.address for one in directory.hosts},
+                {worker: one.host for one in directory.hosts for worker in one.workers},
+            )
+
+    def _install(self, views: list[str]) -> None:
+        """Add views to the copy of the registry."""
+        for text in views:
+            view = view_from_json(text)
+            if self._registry is None:
+                self._registry = FileRegistry(self._folder / "ring", view)
+            else:
+                self._registry.replace(view)
+
+    # Workers.
+
+    def _spawn(self, task: Any) -> None:
+        made = asyncio.ensure_future(task)
+        self._tasks.add(made)
+        made.add_done_callback(self._tasks.discard)
+
+    async def _start(self, number: int) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *command_of(self._folder, number), stdin=asyncio.subprocess.DEVNULL
+        )
+        self._workers[number] = worker = _Worker(process)
+        self._send(begun=hosts_pb2.WorkerBegun(worker=number, pid=process.pid))
+        code = await process.wait()
+        if worker.connected:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ENDS_S):
+                    await worker.reports.wait()
+        del self._workers[number]
+        self._send(end=hosts_pb2.WorkerEnd(worker=number, code=code))
+
+    async def _take_control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry lines of a worker to the controller."""
+        number = int(await reader.readline() or -1)
+        while number >= 0 and number not in self._workers:
+            await asyncio.sleep(0.01)  # the process is faster than the task that has started it
+        if number < 0:
+            writer.close()
+            return
+        worker = self._workers[number]
+        worker.control, worker.connected = writer, True
+        with suppress(OSError):
+            while line := await reader.readline():
+                self._send(line=hosts_pb2.WorkerLine(worker=number, line=line))
+        worker.reports.set()
+
+    async def _take_calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry calls of the registry to the controller."""
+        with suppress(OSError):
+            while line := await reader.readline():
+                self._call += 1
+                self._calls[self._call] = answer = asyncio.get_running_loop().create_future()
+                self._send(call=hosts_pb2.RegistryCall(id=self._call, call=line.decode()))
+                writer.write((await answer).encode() + b"\n")
+
+    async def _end_workers(self) -> None:
+        """Kill all workers, and wait for their end."""
+        for worker in list(self._workers.values()):
+            worker.kill()
+        for worker in list(self._workers.values()):
+            await worker.process.wait()
+
+    # Other hosts.
+
+    async def Link(self, packets: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        """Take the messages of a worker of another host."""
+        if self._relay is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the host has not joined yet")
+        else:
+            async for credit in self._relay.receive(packets):
+                yield credit
+
+    async def Join(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        """Refuse an agent that takes this one for a controller."""
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "is an agent; join the controller of the flow")
+        yield
+
+
+def _subject(code: grpc.StatusCode) -> str:
+    return "this host " if code == grpc.StatusCode.FAILED_PRECONDITION else ""

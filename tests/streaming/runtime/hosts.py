@@ -1,0 +1,116 @@
+"""A controller and agents as processes of the command line, for tests of flows on several hosts."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+TOKEN = "a-token-of-twenty-six-chars"
+FLOW = """
+import goffish as gf
+
+def group(row):
+    return row | {{"group": int(row["user"][1:]) % 3}}
+
+flow = gf.stream.Flow("groups")
+events = flow.source(gf.stream.read_json_lines({source!r}{more}), time="at", lateness="2s")
+sums = events.key_by("user").window(gf.stream.tumbling("5s")).sum("n", name="sums")
+groups = sums.map(group).key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
+groups.sink(gf.stream.write_json_lines({target!r}))
+"""
+
+
+class Started:
+    """A command that runs, with what it prints."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, before: Sequence[str] = ()) -> None:
+        self._log = log
+        self._file: IO[bytes] = log.open("wb")
+        environment = {name: value for name, value in os.environ.items() if name != "GOFFISH_TOKEN"}
+        self.process = subprocess.Popen(
+            [*before, sys.executable, "-m", "goffish", "stream", *arguments],
+            stdin=subprocess.DEVNULL, stdout=self._file, stderr=subprocess.STDOUT, env=environment,
+        )  # fmt: skip
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text()
+
+    def printed(self, text: str, seconds: float = 60.0) -> str:
+        """Wait for a text, and return the rest of its line."""
+        end = time.monotonic() + seconds
+        while text not in self.output or "\n" not in self.output.split(text, 1)[1]:
+            assert time.monotonic() < end, self.output
+            assert self.process.poll() is None, self.output
+            time.sleep(0.05)
+        return self.output.split(text, 1)[1].splitlines()[0].strip()
+
+    def wait(self, seconds: float = 120.0) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.output) from None
+
+    @property
+    def workers(self) -> list[int]:
+        """Process ids of the workers that this process has started."""
+        return children(self.process.pid)
+
+    def close(self) -> None:
+        """Kill the process and its workers."""
+        if self.process.poll() is None:
+            for pid in [*(p for one in self.workers for p in [*children(one), one]), self.process.pid]:
+                kill(pid)
+        self.process.wait()
+        self._file.close()
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    found: list[int] = []
+    with suppress(FileNotFoundError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def kill(pid: int) -> None:
+    """Kill a process if it has not ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for something."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it has not happened"
+        time.sleep(0.05)
+
+
+def make_events(folder: Path, records: int, files: int = 3) -> dict[tuple[int, str], int]:
+    """Write files of events, and return the sums of all groups and windows."""
+    import json
+
+    rng = random.Random(3)
+    expected: dict[tuple[int, str], int] = defaultdict(int)
+    folder.mkdir()
+    for number in range(files):
+        lines = []
+        for i in range(records):
+            row = {"at": i / 50 + rng.random(), "user": f"u{rng.randrange(30)}", "n": rng.randrange(10)}
+            start = int(row["at"] // 10 * 10)
+            at = f"1970-01-01T{start // 3600:02}:{start // 60 % 60:02}:{start % 60:02}+00:00"
+            expected[int(row["user"][1:]) % 3, at] += row["n"]
+            lines.append(json.dumps(row) + "\n")
+        (folder / f"{number}.jsonl").write_text("".join(lines))
+    return expected
