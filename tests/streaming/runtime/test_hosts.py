@@ -217,7 +217,7 @@ def test_a_partition_longer_than_the_lease(start: Start, tmp_path: Path, network
 def test_a_partition_shorter_than_the_lease(start: Start, tmp_path: Path, network: Network) -> None:
     """Breaks when what is in transit while connections are cut is lost, or a host is given up too early."""
     expected = make_events(tmp_path / "in", 6000)
-    hosts = Hosts(start, tmp_path, network, 3, rate=600, lease="20s")
+    hosts = Hosts(start, tmp_path, network, 3, rate=250, lease="20s")
     workers = hosts.agents[0].workers
     for _ in range(2):
         network.cut(2, 3)
