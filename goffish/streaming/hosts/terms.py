@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from goffish.errors import InputError
 from goffish.partial import is_uri, local_path
-from goffish.streaming.http_source import HttpSource
+from goffish.streaming.received import Received
 from goffish.streaming.ring.options import Options
 from goffish.streaming.runtime.plan import Delivery
 from goffish.streaming.runtime.worker import Begin
@@ -33,8 +33,10 @@ def check_hosts(topology: Topology, checkpoint: str | Path | None) -> None:
     InputError
     """
     for one in topology.operators:
-        if isinstance(one.options, SourceOptions) and isinstance(one.options.source, HttpSource):
-            raise InputError(f"operator {one.name}: receive_http() listens on one machine; run without --listen")
+        if isinstance(one.options, SourceOptions) and isinstance(one.options.source, Received):
+            raise InputError(
+                f"operator {one.name}: sources that clients send to need one machine; run without --listen"
+            )
     for name, sink in topology.sinks.items():
         if sink.spools and checkpoint is None:
             raise InputError(
