@@ -283,7 +283,7 @@ def group(row: dict[str, Any]) -> dict[str, Any]:
 def make_keyed(target: Path) -> stream.Flow:
     flow = stream.Flow("keyed")
     sources = [
-        flow.source(stream.generate(lambda n: {"n": n, "k": n % 7}, count=9_000, rate=6_000), name=f"numbers-{i}")
+        flow.source(stream.generate(lambda n: {"n": n, "k": n % 7}, count=30_000, rate=6_000), name=f"numbers-{i}")
         for i in range(2)
     ]
     alternates = {"rough": stream.Alternate(rough, cost=0.001)}
@@ -325,7 +325,7 @@ def test_workers(tmp_path: Path) -> None:
     pids = sorted(cluster.pids.values())
     metrics = run_until_stopped(cluster)
     assert sorted(one.pid for one in metrics.workers) == pids
-    assert metrics["numbers-0"].sent < 9_000
+    assert metrics["numbers-0"].sent < 30_000
     rows = rows_of(tmp_path / "priced")
     assert len(rows) == metrics["priced"].received == metrics.records == metrics["last"].received
     assert rows[-1]["by"] == "rough"
@@ -344,10 +344,10 @@ def test_workers(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_workers_resume_after_a_stop(tmp_path: Path) -> None:
     run_until_stopped(Cluster(make_keyed(tmp_path).check(), 2, checkpoint_s=0.2, checkpoint=tmp_path / "ck"))
-    assert len(rows_of(tmp_path / "priced")) < 18_000
+    assert len(rows_of(tmp_path / "priced")) < 60_000
     make_keyed(tmp_path).run(workers=2, checkpoint=tmp_path / "ck")
     counts = Counter(row["n"] for row in rows_of(tmp_path / "priced"))
-    assert counts == Counter(dict.fromkeys(range(9_000), 2))
+    assert counts == Counter(dict.fromkeys(range(30_000), 2))
 
 
 def make_late(target: Path) -> stream.Flow:

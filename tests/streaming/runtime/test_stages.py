@@ -209,7 +209,9 @@ def slow(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("delivery", Delivery)
+@pytest.mark.parametrize(
+    "delivery", [Delivery.EXACTLY_ONCE, pytest.param(Delivery.AT_LEAST_ONCE, marks=pytest.mark.slow)]
+)
 def test_sources_wait_for_a_slow_operator(delivery: Delivery) -> None:
     """What waits between operators is bounded, although the operator before the slow one is fast."""
     flow = gf.stream.Flow("slow")
