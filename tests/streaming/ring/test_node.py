@@ -69,12 +69,16 @@ def test_adjacent_failures(seeds: range, replication: int, killed: int) -> None:
 @pytest.mark.parametrize("seeds", [few, many])
 def test_failures_with_time_stamps(seeds: range) -> None:
     """Without vectors, messages of about twice the latency bound count twice, and none is lost."""
+    expected = 2 * (3 * 150 / 6) * 2 * STAMPS.latency_s
+    repeated = []
     for seed in seeds:
         ring = Ring(6, 1, seed=seed, rate=150, options=STAMPS, skew_s=0.013)
         ring.run(1 + ring.random.random())
         ring.kill(ring.random.randrange(6))
         settle(ring)
-        assert ring.repeated <= 2 * (3 * 150 / 6) * 2 * STAMPS.latency_s + 5
+        repeated.append(ring.repeated)
+    assert np.mean(repeated) <= expected + 1
+    assert max(repeated) <= expected + 4 * expected**0.5 + 1  # their number varies like that of arrivals
 
 
 @pytest.mark.parametrize("seeds", [few, many])
