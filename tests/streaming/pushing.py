@@ -7,11 +7,16 @@ import json
 import random
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+
+from goffish import stream
+from goffish.streaming.embedded import Run
 
 LINES, JSON, ARROW = "application/x-ndjson", "application/json", "application/vnd.apache.arrow.stream"
 
@@ -69,3 +74,42 @@ def await_(condition: Any, seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, "the condition does not hold"
         time.sleep(0.01)
+
+
+class Receiving:
+    """A flow that collects what it receives.
+
+    Parameters
+    ----------
+    receive : callable
+        Makes the source.
+    folder : Path
+    journal : bool
+    blocked : bool
+        Whether it processes nothing until `blocked` is set.
+    **options
+        Of the source.
+    """
+
+    def __init__(
+        self, receive: Callable[..., Any], folder: Path, *, journal: bool = True, blocked: bool = False, **options: Any
+    ) -> None:
+        self.port, self.seen, self.blocked = free_port(), stream.collect(), threading.Event()
+        if not blocked:
+            self.blocked.set()
+        self.source = receive(f"127.0.0.1:{self.port}", journal=folder / "journal" if journal else None, **options)
+        flow = stream.Flow("receives")
+        flow.source(self.source).map(self.wait).sink(self.seen)
+        self.run: Run = flow.start(checkpoint=folder / "ck", every=0.05)
+
+    def wait(self, value: Any) -> Any:
+        assert self.blocked.wait(20)
+        return value
+
+    def await_values(self, count: int) -> list[Any]:
+        await_(lambda: len(self.seen.values) >= count or self.run.wait(0) is None)
+        return self.seen.values
+
+    def close(self) -> None:
+        self.blocked.set()
+        self.run.stop()

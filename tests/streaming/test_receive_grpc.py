@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from goffish.errors import InputError
 from goffish.streaming.flow import Flow
 from goffish.v1.records_pb2 import PushRecordsRequest
 from goffish.v1.records_pb2_grpc import RecordServiceStub
-from tests.streaming.pushing import arrow_stream, await_, free_port
+from tests.streaming.pushing import Receiving, arrow_stream, await_
 
 TOKEN = "a-token-of-some-length"
 Codes = grpc.StatusCode
@@ -30,22 +30,11 @@ def lines(*values: Any, key: str = "") -> PushRecordsRequest:
     return PushRecordsRequest(json_lines="".join(json.dumps(v) + "\n" for v in values).encode(), idempotency_key=key)
 
 
-class Running:
-    """A flow that collects what it receives."""
+class Running(Receiving):
+    """A flow that receives calls."""
 
-    def __init__(self, folder: Path, *, journal: bool = True, blocked: bool = False, **options: Any) -> None:
-        self.port, self.seen, self.blocked = free_port(), stream.collect(), threading.Event()
-        if not blocked:
-            self.blocked.set()
-        place = folder / "journal" if journal else None
-        flow = Flow("receives")
-        received = flow.source(stream.receive_grpc(f"127.0.0.1:{self.port}", journal=place, **options))
-        received.map(self.wait).sink(self.seen)
-        self.run = flow.start(checkpoint=folder / "ck", every=0.05)
-
-    def wait(self, value: Any) -> Any:
-        assert self.blocked.wait(20)
-        return value
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(stream.receive_grpc, folder, **options)
 
     def push(self, requests: Iterable[PushRecordsRequest], **metadata: str) -> list[int]:
         with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
@@ -57,19 +46,11 @@ class Running:
             self.push(requests, **metadata)
         return error.value.code(), error.value.details()
 
-    def await_values(self, count: int) -> list[Any]:
-        await_(lambda: len(self.seen.values) >= count)
-        return self.seen.values
-
 
 @contextmanager
 def receiving(folder: Path, **options: Any) -> Iterator[Running]:
-    running = Running(folder, **options)
-    try:
+    with closing(Running(folder, **options)) as running:
         yield running
-    finally:
-        running.blocked.set()
-        running.run.stop()
 
 
 @pytest.mark.parametrize("journal", [True, False])

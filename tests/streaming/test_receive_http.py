@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,45 +25,24 @@ import trustme
 from goffish import stream
 from goffish.errors import CheckpointError, InputError, JobError
 from goffish.streaming import http_source, received
-from goffish.streaming.embedded import Run
 from goffish.streaming.flow import Flow
 from goffish.streaming.topology import SourceOptions
-from tests.streaming.pushing import ARROW, JSON, LINES, Answer, arrow_stream, await_, free_port, post
+from tests.streaming.pushing import ARROW, JSON, LINES, Answer, Receiving, arrow_stream, await_, free_port, post
 
 TOKEN = "a-token-of-some-length"
 
 
-class Running:
-    """A flow that collects what it receives."""
+class Running(Receiving):
+    """A flow that receives requests."""
 
-    def __init__(self, folder: Path, *, journal: bool = True, blocked: bool = False, **options: Any) -> None:
-        self.port, self.seen = free_port(), stream.collect()
-        self.blocked = threading.Event()
-        if not blocked:
-            self.blocked.set()
-        bind = f"127.0.0.1:{self.port}"
-        self.source = stream.receive_http(bind, journal=folder / "journal" if journal else None, **options)
-        flow = Flow("receives")
-        flow.source(self.source).map(self.wait).sink(self.seen)
-        self.run: Run = flow.start(checkpoint=folder / "ck", every=0.05)
-
-    def wait(self, value: Any) -> Any:
-        assert self.blocked.wait(20)
-        return value
-
-    def await_values(self, count: int) -> list[Any]:
-        await_(lambda: len(self.seen.values) >= count or self.run.wait(0) is None)
-        return self.seen.values
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(stream.receive_http, folder, **options)
 
 
 @contextmanager
 def receiving(folder: Path, **options: Any) -> Iterator[Running]:
-    running = Running(folder, **options)
-    try:
+    with closing(Running(folder, **options)) as running:
         yield running
-    finally:
-        running.blocked.set()
-        running.run.stop()
 
 
 def test_the_forms_of_records(tmp_path: Path) -> None:

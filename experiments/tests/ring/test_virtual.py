@@ -41,7 +41,7 @@ def test_takeover_with_time_stamps() -> None:
     assert found.recovered_s == pytest.approx(found.predicted_s, rel=0.3)
 
 
-def compare(costs: Costs, counts: tuple[int, ...], seconds: float) -> dict[System, list[throughput.Peak]]:
+def check_peaks(costs: Costs, counts: tuple[int, ...], seconds: float) -> dict[System, list[throughput.Peak]]:
     found = {
         s: [throughput.peak(s, count, costs.scaled(), seconds=seconds, warm_s=0.5) for count in counts] for s in System
     }
@@ -55,13 +55,13 @@ def compare(costs: Costs, counts: tuple[int, ...], seconds: float) -> dict[Syste
 @pytest.mark.parametrize("costs", [COSTS, LARGE], ids=["messages of 50", "messages of 500"])
 def test_peaks_of_few_reducers(costs: Costs) -> None:
     """E11: breaks when copies cost nothing, or an external store costs little."""
-    compare(costs, (4, 12), 1.0)
+    check_peaks(costs, (4, 12), 1.0)
 
 
 @pytest.mark.slow
 def test_peaks_of_many_reducers() -> None:
     """E11: the ring grows with its nodes."""
-    straight = {system: throughput.linearity(found) for system, found in compare(COSTS, (4, 16, 40), 2.0).items()}
+    straight = {system: throughput.linearity(found) for system, found in check_peaks(COSTS, (4, 16, 40), 2.0).items()}
     assert min(straight[System.NONE], straight[System.ONE], straight[System.TWO]) >= 0.8
 
 

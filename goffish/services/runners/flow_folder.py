@@ -151,17 +151,20 @@ class _Offers:
         return self._folder.path / f"{name}.py"
 
 
+_NOT_LOADED = "the server does not load what flows call"
+
+
 class _Stub(Source, Sink):
     """What the server has in place of functions, sources and sinks, which it does not load."""
 
     def __call__(self, *_: Any) -> None:
-        raise NotImplementedError
+        raise AssertionError(_NOT_LOADED)
 
     def partitions(self) -> list[str]:
-        raise NotImplementedError
+        raise AssertionError(_NOT_LOADED)
 
     def open(self, partition: str, position: Position | None) -> Reader:
-        raise NotImplementedError
+        raise AssertionError(_NOT_LOADED)
 
 
 class _Offered(Names):

@@ -360,8 +360,9 @@ class Node:
         parts, count = [tuples], 0
         while queue and isinstance(after := queue[0], _Queued) and after.piece is None and not after.begin:
             size = len(after.tuples.numbers)
-            same = after.tuples[:3] == tuples[:3] and tuples.payload.joins(after.tuples.payload)
-            if not same or (limit is not None and len(tuples.numbers) + count + size > limit):
+            follows = after.tuples[:3] == tuples[:3] and after.tuples.numbers[0] > parts[-1].numbers[-1]
+            fits = limit is None or len(tuples.numbers) + count + size <= limit
+            if not follows or not fits or not tuples.payload.joins(after.tuples.payload):
                 break
             queue.popleft()
             parts.append(after.tuples)

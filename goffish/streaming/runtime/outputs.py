@@ -93,8 +93,8 @@ class Output:
         Progress of what was released.
     number : int
         Of the last message that was sealed or sent.
-    held : list of (Positions, Records)
-        Not in a checkpoint.
+    held : int
+        Messages that are not in a checkpoint.
     closing : bool
         Whether the last mark of a worker that is gone is still to be sealed.
     sealed_mark : Mark or None
@@ -107,7 +107,8 @@ class Output:
         copy = copy or OutputCopy()
         assert copy.begin == copy.first, "a part of the copy is missing"
         self.number, self._first, self._acknowledged = copy.number, copy.first, 0
-        self.held: list[tuple[Positions, Records]] = []
+        self.held = 0
+        self._parts: list[tuple[int, Positions, Records]] = []
         self._sealed = deque(copy.sent)  # not acknowledged by all nodes
         self._unreleased = deque(pickle.loads(sent.parts) for sent in copy.sent)
         self._copied = copy.first
@@ -121,16 +122,17 @@ class Output:
     @property
     def unacknowledged(self) -> int:
         """Number of messages that some nodes have not acknowledged."""
-        sealed = self._sealed[-1].mark.number - self._acknowledged if self._sealed else 0
-        return sealed + sum(len(records) for _, records in self.held)
+        return self.held + (self._sealed[-1].mark.number - self._acknowledged if self._sealed else 0)
+
+    def hold(self, positions: Positions, records: Records) -> None:
+        """Keep messages until a checkpoint contains them."""
+        self._parts.append((self.number + self.held, positions, records))
+        self.held += len(records)
 
     def seal(self, serial: int, mark: Mark) -> None:
         """Make what is held part of a checkpoint, after which the lane has a progress but for its number."""
-        parts = []
-        for positions, records in self.held:
-            parts.append((self.number, positions, records))
-            self.number += len(records)
-        self.held = []
+        parts, self._parts = self._parts, []
+        self.number, self.held = self.number + self.held, 0
         self.sealed_mark = mark._replace(number=self.number)
         self._sealed.append(Sent(serial, self.sealed_mark, pickle.dumps(parts, pickle.HIGHEST_PROTOCOL)))
         self._unreleased.append(parts)

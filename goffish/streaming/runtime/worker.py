@@ -751,7 +751,7 @@ class Worker:
             return
         records = Records(channel_name(channel), batch, version, self._versions[version].pipeline.read_at)
         if self._current is None and not self._sends_at_once:
-            output.held.append((positions, records))
+            output.hold(positions, records)
             return
         self._multicast(lane, positions, records)
         if self._current is None:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 TOKEN = "a-token-of-twenty-six-chars"
-FLOW = """
-import goffish as gf
-
-def group(row):
-    return row | {{"group": int(row["user"][1:]) % 3}}
-
-flow = gf.stream.Flow("groups")
-events = flow.source(gf.stream.read_json_lines({source!r}{more}), time="at", lateness="2s")
-sums = events.key_by("user").window(gf.stream.tumbling("5s")).sum("n", name="sums")
-groups = sums.map(group).key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
-groups.sink(gf.stream.write_json_lines({target!r}))
-"""
 
 
 class Started:
@@ -95,22 +81,3 @@ def wait_for(done: Callable[[], bool], seconds: float = 60.0) -> None:
     while not done():
         assert time.monotonic() < end, "it has not happened"
         time.sleep(0.05)
-
-
-def make_events(folder: Path, records: int, files: int = 3) -> dict[tuple[int, str], int]:
-    """Write files of events, and return the sums of all groups and windows."""
-    import json
-
-    rng = random.Random(3)
-    expected: dict[tuple[int, str], int] = defaultdict(int)
-    folder.mkdir()
-    for number in range(files):
-        lines = []
-        for i in range(records):
-            row = {"at": i / 50 + rng.random(), "user": f"u{rng.randrange(30)}", "n": rng.randrange(10)}
-            start = int(row["at"] // 10 * 10)
-            at = f"1970-01-01T{start // 3600:02}:{start // 60 % 60:02}:{start % 60:02}+00:00"
-            expected[int(row["user"][1:]) % 3, at] += row["n"]
-            lines.append(json.dumps(row) + "\n")
-        (folder / f"{number}.jsonl").write_text("".join(lines))
-    return expected

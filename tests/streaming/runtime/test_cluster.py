@@ -357,8 +357,8 @@ def test_a_machine_that_is_going_to_end(tmp_path: Path) -> None:
 
 def test_a_worker_is_killed_before_others_begin(tmp_path: Path) -> None:
     """Breaks when a failure counts before what the worker had sent is read, from connections that wait as well."""
-    expected = make_events(tmp_path / "in", 3000)
-    cluster = Cluster(make_flow(tmp_path / "in", tmp_path / "out").check(), 2, checkpoint_s=0.2)
+    expected = make_events(tmp_path / "in", 6000)
+    cluster = Cluster(make_flow(tmp_path / "in", tmp_path / "out", rate=6000).check(), 2, checkpoint_s=0.2)
     try:
         slow, killed = cluster.pids[0], cluster.pids[1]
         os.kill(slow, signal.SIGSTOP)

@@ -11,9 +11,9 @@ import pytest
 import trustme
 
 from tests.commands import assert_refused, call
-from tests.streaming.runtime.hosts import FLOW, TOKEN, Started, kill, make_events, wait_for
+from tests.streaming.runtime.hosts import TOKEN, Started, kill, wait_for
 from tests.streaming.runtime.hosts_network import Network
-from tests.streaming.runtime.test_cluster import sums_of
+from tests.streaming.runtime.test_cluster import FLOW, make_events, sums_of
 
 Start = Callable[..., Started]
 

@@ -19,7 +19,7 @@ UNSENT = Mark(0, 0, {})
 
 
 def hold(output: Output, values: list[int]) -> None:
-    output.held.append((np.arange(len(values), dtype=np.uint64), Records("channel", Batch(values))))
+    output.hold(np.arange(len(values), dtype=np.uint64), Records("channel", Batch(values)))
 
 
 def values_of(copy: OutputCopy) -> list[int]:

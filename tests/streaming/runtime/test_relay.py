@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
@@ -78,7 +79,7 @@ class Hosts:
 
         class Service:
             async def Join(self, requests: Any, context: Any) -> Any:
-                raise NotImplementedError
+                await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no controller")
 
             async def Link(service, requests: Any, context: Any) -> Any:
                 async for response in self.relays[1].receive(requests):
