@@ -197,10 +197,11 @@ def test_events_and_the_interval_model_agree(here: Place) -> None:
 def test_a_real_run(here: Place) -> None:
     """Breaks when a plan is not carried out by processes, or one of them outlives the command."""
     told = here(
-        "simulate", "mine.yaml", "--cloud", "cloud.yaml", "--engine", "real", "--interval", "3", "--hours", "0.002",
+        "simulate", "mine.yaml", "--cloud", "cloud.yaml", "--engine", "real", "--interval", "3", "--hours", "0.0035",
         "--json",
     ).json["runs"]["reactive-global"]  # fmt: skip
-    assert len(told["intervals"]) == 2 and told["intervals"][1]["omega"] > 0.2
+    # A computer with other work may need several intervals for its first messages.
+    assert len(told["intervals"]) == 4 and max(one["omega"] for one in told["intervals"]) > 0.2
 
 
 def runs(process: psutil.Process) -> bool:
