@@ -269,7 +269,7 @@ def _run(
     failures = Failures(mean_life_s=None if mean_life is None else mean_life * 3600.0, seed=seed)
     if engine == "real":
         from goffish.scheduling.control.loop import Setting
-        from goffish.streaming.scheduled import run_live
+        from goffish.streaming.synthetic import run_live
 
         setting = Setting(
             flow=flow, catalogue=catalogue, policy=policy, rates=rates, interval_s=interval_s, forecaster=forecaster,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.checks import check_choice
+from goffish.cli.checks import check_choice, name_values
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
@@ -24,14 +24,16 @@ from goffish.cli.stream_hosts import (
     machines_of,
     run_agent,
 )
-from goffish.errors import JobError
-from goffish.partial import local_path
+from goffish.errors import InputError, JobError
+from goffish.partial import check_new_place, local_path
 from goffish.streaming.updates.bounds import Requirement
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 if TYPE_CHECKING:
+    from goffish.scheduling.control.records import Result
     from goffish.streaming.control import Connection
     from goffish.streaming.metrics import Metrics
+    from goffish.streaming.scaling import Scaling
     from goffish.streaming.topology import Operator
 
 _Flow = Annotated[
@@ -46,11 +48,15 @@ WORKERS_HELP = (
 )
 
 
+#: Intervals of a policy that are printed.
+_SHOWN = 20
 #: Seconds between two looks at whether a flow that was stopped has ended.
 _WAITS_S = 60.0
 #: The same for an update.
 _LOOKS_S = 0.1
 STRATEGY_HELP = "What happens to records in flight: mvc and pvc lose and mix nothing."
+#: Heading of the options of scheduling policies.
+SCALING = "Scheduling policies"
 WINDOWS_HELP = "What becomes of open windows that depend on the change."
 
 
@@ -106,8 +112,60 @@ def _run(
     certificate: CertificateOption = None,
     key: KeyOption = None,
     authority: AuthorityOption = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="Scheduling policy that chooses machines, workers and alternates; goffish plan --policies lists them.",
+            show_default="none",
+            rich_help_panel=SCALING,
+        ),
+    ] = None,
+    elements: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPERATOR,…",
+            help="Operators that get separate workers.",
+            show_default="those with alternates or a cost",
+            rich_help_panel=SCALING,
+        ),
+    ] = None,
+    cloud: Annotated[
+        str | None,
+        typer.Option(
+            help="Catalogue of machine types: a YAML or JSON file, or a bundled name.",
+            show_default="cores of this machine",
+            rich_help_panel=SCALING,
+        ),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            **duration("s"),
+            help="Time between two decisions; numbers are seconds.",
+            show_default="60",
+            rich_help_panel=SCALING,
+        ),
+    ] = None,
+    throughput: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Share of the records to keep up with.", show_default="0.95", rich_help_panel=SCALING
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Option of the policy; repeatable.", rich_help_panel=SCALING),
+    ] = None,
+    decisions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Folder for what was measured and decided, as Parquet files.", rich_help_panel=SCALING
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
+    from dataclasses import asdict
+
     from goffish.cli.output import print_json
     from goffish.streaming.control import read_workers
     from goffish.streaming.embedded import run
@@ -117,11 +175,34 @@ def _run(
     from goffish.streaming.sinks import Print
     from goffish.streaming.topology import SinkOptions
 
+    result = None
     number = read_workers(workers)
     check_choice("delivery", delivery, ("exactly-once", "at-least-once"))
-    if checkpoint is not None:
-        local_path(checkpoint)
+    for path in (checkpoint, decisions):
+        if path is not None:
+            local_path(path)
     topology = load_flow(flow).check()
+    scaling = None
+    if policy is not None:
+        from goffish.streaming.scaling import Scaling
+
+        for name, value, default in (("--workers", workers, "1"), ("--listen", listen, None)):
+            if value != default:
+                raise InputError(f"{name} {value}: not with --policy, which chooses the workers")
+        if decisions is not None:
+            check_new_place(decisions, folder=True)
+        named = [name.strip() for name in (elements or "").split(",") if name.strip()]
+        scaling = Scaling(
+            policy, named, cloud, interval or 60.0, 0.95 if throughput is None else throughput,
+            name_values(option, "--option"), decisions,
+        )  # fmt: skip
+    else:
+        choices = {
+            "elements": elements, "cloud": cloud, "interval": interval, "throughput": throughput, "option": option,
+            "decisions": decisions,
+        }  # fmt: skip
+        if given := [name for name, value in choices.items() if value is not None]:
+            raise InputError(f"--{given[0]} requires --policy")
     access = {"token": token, "certificate": certificate, "key": key, "authority": authority}
     prints = any(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
@@ -136,7 +217,13 @@ def _run(
                 sys.stderr.write(f"live page: {watch.url}\n")
             if machines is not None:
                 sys.stderr.write(f"agents join at {machines.address}\n")
-            if number == 1 and machines is None:
+            if scaling is not None:
+                from goffish.streaming.scaling import run_scaled
+
+                metrics, result = run_scaled(
+                    topology, scaling, replication, checkpoint, every, until, report, watch, delivery
+                )
+            elif number == 1 and machines is None:
                 metrics = run(topology, checkpoint, every, until, report=report, watch=watch)
             else:
                 metrics = run_workers(
@@ -146,9 +233,11 @@ def _run(
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
     if json:
-        print_json(metrics.to_dict())
+        print_json(metrics.to_dict() | ({} if result is None else {"scaling": asdict(result.summary)}))
     elif not prints:  # the output is that of the flow
         _print_metrics(metrics)
+        if result is not None and scaling is not None:
+            _print_scaling(result, scaling)
     if metrics.stopped in ("interrupted", "terminated"):
         saved = "" if metrics.checkpoint is None else f"; checkpoint {metrics.checkpoint} saved in {checkpoint}"
         sys.stderr.write(f"{metrics.stopped}{saved}\n")
@@ -178,6 +267,25 @@ def _print_metrics(metrics: Metrics) -> None:
         [one.operator, one.kind, one.alternate, one.received, one.sent, round(one.rate), round(one.busy, 3), one.queue,
          one.late, one.errors]
         for one in metrics.operators
+    ])  # fmt: skip
+
+
+def _print_scaling(result: Result, scaling: Scaling) -> None:
+    """Print what a policy has reached, and its decisions."""
+    from goffish.cli.output import print_table
+
+    rows, elements = result.intervals.to_pylist(), result.elements.to_pylist()
+    size = len(elements) // len(rows)
+    title = f"{scaling.policy}: throughput {result.summary.omega:.3f} of {scaling.throughput:g}"
+    if len(rows) > _SHOWN:
+        title += f", last {_SHOWN} of {len(rows):,} intervals"
+    names = [one["processing_element"] for one in elements[:size]]
+    header = ["second", "records/s", "throughput", "queue", "machines", "cost", *names]
+    print_table(title, header, [
+        [round(one["start_s"]), round(one["rate"]), round(one["omega"], 3), round(one["queue"]), one["machines"],
+         float(f"{one['cost']:.3g}"),
+         *(f"{each['instances']} {each['alternate']}" for each in elements[at * size : (at + 1) * size])]
+        for at, one in list(enumerate(rows))[-_SHOWN:]
     ])  # fmt: skip
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from goffish.streaming.kafka import read_kafka, write_kafka
     from goffish.streaming.metrics import ChannelMetrics, Histogram, Metrics, OperatorMetrics, WorkerMetrics
     from goffish.streaming.operators import KeyState, Timers
+    from goffish.streaming.scaling import Scaling
     from goffish.streaming.sinks import (
         Sink,
         Writer,
@@ -53,6 +54,7 @@ _HOMES = {
     "kafka": ("read_kafka", "write_kafka"),
     "metrics": ("ChannelMetrics", "Histogram", "Metrics", "OperatorMetrics", "WorkerMetrics"),
     "operators": ("KeyState", "Timers"),
+    "scaling": ("Scaling",),
     "sinks": ("Sink", "Writer", "call", "collect", "print_values", "write_csv", "write_json_lines", "write_parquet"),
     "sources": (
         "BadLine",
@@ -72,11 +74,11 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Alternate", "BadLine", "Batch", "Channel", "ChannelMetrics", "Combined", "Flow", "Histogram", "KeyState",
-    "KeyedStream", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Sink", "Source",
-    "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call",
+    "KeyedStream", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Sink",
+    "Source", "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call",
     "collect", "from_iterable", "generate", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
-    "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding", "tumbling",
-    "write_csv", "write_delta", "write_json_lines", "write_kafka", "write_parquet",
+    "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding",
+    "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka", "write_parquet",
 ]  # fmt: skip
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from goffish.scheduling.dataflow.model import Dataflow, Goal
     from goffish.streaming.embedded import Run, Until
     from goffish.streaming.metrics import Metrics
+    from goffish.streaming.scaling import Scaling
 
 
 class Work(NamedTuple):
@@ -260,12 +261,14 @@ class Flow:
         InputError
             The flow cannot run, a rate is given for an operator that is no source, or an extra is missing.
         """
-        return self.check().to_dataflow(rates, goal)
+        from goffish.streaming.modeled import dataflow_of
+
+        return dataflow_of(self.check(), rates, goal)
 
     def run(
         self, *, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None,
         workers: int | Mapping[str, int] = 1, replication: int = 1, progress: bool = True, http: str | None = None,
-        delivery: str = "exactly-once",
+        delivery: str = "exactly-once", scaling: Scaling | None = None,
     ) -> Metrics:  # fmt: skip
         """Run the flow until its sources end, or until it is stopped.
 
@@ -295,6 +298,8 @@ class Flow:
             With several workers: whether operators with a key, and those with workers of their own, send their results
             to other workers when a checkpoint contains them, or at once. In that case, results of records that were
             in flight when a worker failed can count again in operators after it.
+        scaling : Scaling, optional
+            Policy that chooses workers and alternates while the flow runs, in place of `workers`.
 
         Returns
         -------
@@ -309,14 +314,20 @@ class Flow:
         """
         from goffish.streaming.live.watch import Watch
 
+        topology, watch = self.check(), Watch(http)
+        if scaling is not None:
+            from goffish.streaming.scaling import run_scaled
+
+            if workers != 1:
+                raise InputError(f"workers = {workers}: scaling chooses the workers; leave them out")
+            return run_scaled(topology, scaling, replication, checkpoint, every, until, None, watch, delivery)[0]
         if workers != 1:
             from goffish.streaming.runtime.cluster import run_workers
 
-            topology, watch = self.check(), Watch(http)
-            return run_workers(topology, workers, replication, checkpoint, every, until, watch=watch, delivery=delivery)
+            return run_workers(topology, workers, replication, checkpoint, every, until, None, watch, delivery)
         from goffish.streaming.embedded import run
 
-        return run(self.check(), checkpoint, every, until, progress=progress, watch=Watch(http))
+        return run(topology, checkpoint, every, until, progress=progress, watch=watch)
 
     def start(
         self, *, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None,

@@ -2,74 +2,49 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goffish.cloud.providers import LocalProvider, Provider, Task
-from goffish.cloud.variability import Variability, steady
-from goffish.errors import InputError, JobError
+from goffish.cloud.variability import Variability
+from goffish.errors import GoffishWarning, JobError
 from goffish.scheduling.control.cluster import Changes
-from goffish.scheduling.control.loop import Control, Setting, carry_out
-from goffish.scheduling.control.records import Measured, Result
+from goffish.scheduling.control.loop import Control
+from goffish.scheduling.control.records import Measured
 from goffish.scheduling.dataflow.deployment import Deployment
-from goffish.scheduling.dataflow.flow import Floats
+from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.streaming.metrics import Metrics
+from goffish.streaming.modeled import Counted, Estimates, counter, elements_of, sent_of
 from goffish.streaming.runtime.cluster import Cluster
 from goffish.streaming.runtime.launch import Handle, start_here
-from goffish.streaming.runtime.plan import Delivery
-from goffish.streaming.synthetic import Element, alternate_name, model_flow
+from goffish.streaming.runtime.stages import divided
+from goffish.streaming.topology import Topology
 
 _STARTS_S = 120.0
 #: Workers of a machine that is released have this long to hand over what they have.
 _LEAVES_S = 20.0
 #: Part of a processor for the worker that reads the sources: when all machines fail, it must not do their work.
 _READER_SHARE = 0.02
-#: Messages that take less of a processor than this cannot be distinguished from the cost of passing them on.
-_SHORTEST_S = 2e-4
-
-
-def run_live(
-    setting: Setting, *, reference_share: float | None = None, progress: Callable[[int], None] | None = None
-) -> Result:
-    """Run a policy on a running flow with real processes of this computer, in real time.
-
-    Parameters
-    ----------
-    setting : Setting
-        Its variability does not count: machines are as fast as they are found to be. Its failures kill machines.
-    reference_share : float, optional
-        Part of a processor that a reference core is; default: so that all cores of the first deployment together take
-        half of the processors there are.
-    progress
-        Called with the number of intervals that are over.
-
-    Returns
-    -------
-    Result
-
-    Raises
-    ------
-    InputError
-        The dataflow needs so many cores that a reference core would be too small a part of a processor to be measured.
-    """
-    found = _Found(steady().speed)
-    control = Control(replace(setting, variability=found))
-    share = reference_share or _default_share(setting)
-    with FlowController(control, found, share).running() as controller:
-        return carry_out(control, controller, lambda step, *_: None if progress is None else progress(step + 1))
+#: Sources that wait for the flow are expected to read at most so many times as fast if they need not.
+_MOST_HURRY = 4.0
+#: Records that wait are to be processed within so many intervals.
+_DRAINS = 4
+#: Number of decisions of a policy, of which arrays are made.
+MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
-class _Found(Variability):
+class MeasuredSpeeds(Variability):
     """Coefficients as they were measured; 1 where a machine had nothing to do."""
 
     measured: dict[int, float] = field(default_factory=dict)
@@ -117,41 +92,56 @@ class FlowController:
     Parameters
     ----------
     control : Control
-    found : _Found
-        Receives the speeds of machines.
+    topology : Topology
+    firsts : sequence of str
+        Operators that the elements begin with.
     share : float
         Part of a processor that a reference core is.
+    found : MeasuredSpeeds, optional
+        Receives the speeds of machines. Without it, the control learns rates, costs and selectivities.
+    **running
+        Options of `Cluster`.
     """
 
-    def __init__(self, control: Control, found: _Found, share: float) -> None:
+    def __init__(
+        self,
+        control: Control,
+        topology: Topology,
+        firsts: Sequence[str],
+        share: float = 1.0,
+        found: MeasuredSpeeds | None = None,
+        **running: Any,
+    ) -> None:
         self._control, self._found, self._share = control, found, share
+        self._topology, self._firsts, self._options = topology, firsts, running
+        self._elements = elements_of(divided(topology, firsts))
+        self._described, self._estimates = control.setting.flow, Estimates.none(control.setting.flow)
         self._provider: LocalProvider
+        self._resources: ExitStack
         self._cluster: Cluster
-        self._elements: list[Element] = []
+        self._coming: deque[int | None] = deque()  # machines of the workers that start next
         self._instances: dict[int, _Instance] = {}
-        self._places: dict[int, int] = {}  # machine of each worker, while it starts
+        self._places: dict[int, int] = {}  # machine of each worker
         self._released: dict[int, float] = {}  # machines that end when their workers have left, or then
         self._step, self._began = 0, 0.0
         self._active: NDArray[np.int64] = np.zeros(control.setting.flow.size, np.int64)
-        self._before: tuple[Floats, Floats] = self._zeros(), self._zeros()
+        self._before: Counted
         self._occupied: dict[int, tuple[float, float]] = {}
+        self._since, self._queues, self._waits = 0.0, list[Floats](), list[bool]()
+        self._live, self._spares = set[int](), set[int]()
+        self._count: Callable[[Metrics], Counted]
 
-    def _zeros(self) -> Floats:
-        return np.zeros(self._control.setting.flow.size)
+    def __enter__(self) -> FlowController:
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="goffish-"))
+            self._provider = stack.enter_context(LocalProvider(self._control.setting.catalogue, folder=folder))
+            self._resources = stack.pop_all()
+        return self
 
-    @contextmanager
-    def running(self) -> Iterator[FlowController]:
-        """Start the machines of the first deployment; all end when this does."""
-        setting = self._control.setting
-        with (
-            tempfile.TemporaryDirectory(prefix="goffish-") as folder,
-            LocalProvider(setting.catalogue, folder=folder) as self._provider,
-        ):
-            try:
-                yield self
-            finally:
-                if hasattr(self, "_cluster"):
-                    self._cluster.close()
+    def __exit__(self, *error: object) -> None:
+        with self._resources:
+            if hasattr(self, "_cluster"):
+                self._cluster.close()
 
     # What the policy decides.
 
@@ -172,30 +162,33 @@ class FlowController:
 
     def _begin(self, plan: Deployment) -> None:
         """Start the flow on the machines of the first deployment."""
-        setting, end = self._control.setting, time.monotonic() + _STARTS_S
+        end, size = time.monotonic() + _STARTS_S, len(self._elements)
         while "starting" in self._provider.states().values():
             if time.monotonic() > end:
                 raise JobError(f"machines did not start within {_STARTS_S:g} s")
             time.sleep(0.05)
-        topology, self._elements = model_flow(setting.flow, setting.rates, setting.interval_s, self._share)
-        places = {
-            element: [number for number, one in plan.machines.items() for _ in range(one.instances.get(element, 0))]
-            for element in range(setting.flow.size)
-        }
-        # Worker 0 is for the sources; the others have the order of the stages.
-        order = [(element, machine) for element, machines in places.items() for machine in machines]
-        self._places = dict(enumerate((machine for _, machine in order), 1))
-        self._instances = {number: _Instance(*place) for number, place in enumerate(order, 1)}
-        self._cluster = Cluster(
-            topology, {one.first: len(places[element]) for element, one in enumerate(self._elements)},
-            delivery=Delivery.AT_LEAST_ONCE, launch=self._launch, replaces=False,
-        )  # fmt: skip
+        places = [
+            [number for number, one in plan.machines.items() for _ in range(one.instances.get(element, 0))]
+            for element in range(size)
+        ]
+        # The first worker is for the sources; the others have the order of the stages.
+        self._coming = deque([None, *(machine for machines in places for machine in machines)])
+        sizes = {first: len(machines) for first, machines in zip(self._firsts, places, strict=True)}
+        self._cluster = Cluster(self._topology, sizes, launch=self._launch, replaces=False, **self._options)
+        self._instances = {
+            number: _Instance(element, self._places[number])
+            for element in range(size) for number in self._cluster.staff[element + 1]
+        }  # fmt: skip
+        self._topology = self._cluster.topology
+        self._count = counter(self._topology, self._elements)
+        self._before = self._count(self._cluster.metrics())
         self._began = time.monotonic()
 
     def _launch(self, number: int, command: Sequence[str]) -> Handle:
-        machine = self._places.get(number)
+        machine = self._coming.popleft()
         if machine is None:  # the worker of the sources is not part of the dataflow
-            return start_here(number, [*command, str(_READER_SHARE)])
+            return start_here(number, command if self._found is None else [*command, str(_READER_SHARE)])
+        self._places[number] = machine
         speed = float(self._control.setting.catalogue.speeds[self._kind(machine)])
         return _OnMachine(self._provider, self._provider.submit(machine, [*command, str(speed * self._share)]))
 
@@ -204,12 +197,13 @@ class FlowController:
 
     def _switch(self, plan: Deployment) -> None:
         for element in np.flatnonzero(plan.active != self._active).tolist():
-            self._cluster.switch(self._elements[element].work, alternate_name(int(plan.active[element])))
+            one = self._elements[element]
+            self._cluster.switch(one.switched, list(one.alternates)[int(plan.active[element])])
         self._active = plan.active.copy()
 
     def _place(self, plan: Deployment) -> None:
         """Start and end workers so that they are the instances and replicas of a plan, on the machines that run."""
-        states = self._provider.states()
+        states, present = self._provider.states(), self._present()
         wanted: Counter[tuple[int, int, int]] = Counter()
         for number, machine in plan.machines.items():
             if states.get(number) == "running":
@@ -218,31 +212,36 @@ class FlowController:
         gone = []
         for worker, one in self._instances.items():
             kind = (one.element, one.machine, one.stands_for)
-            if wanted[kind] > 0 and worker in self._cluster.workers:
+            if wanted[kind] > 0 and worker in present:
                 wanted[kind] -= 1
             else:
                 gone.append(worker)
         for (element, place, of), count in wanted.items():
             for _ in range(count):
                 weight = float(self._control.setting.catalogue.speeds[self._kind(place)])
-                self._places[self._cluster.next_worker] = place
+                self._coming.append(place)
                 self._instances[self._cluster.add_worker(weight)] = _Instance(element, place, of)
         for worker in gone:
             del self._instances[worker]
         self._arrange()
 
+    def _present(self) -> set[int]:
+        """Return the workers that have not ended, and have not been asked to."""
+        placed = {number for workers in self._cluster.staff.values() for number in workers} | self._spares
+        return placed & set(self._cluster.workers)
+
     def _arrange(self) -> None:
         """Divide the records of each element among its instances; those of the last one stay if there is no other."""
         staff = dict(self._cluster.staff)
-        for element in range(self._control.setting.flow.size):
+        for element in range(len(self._elements)):
             workers = [number for number, one in self._instances.items() if one.element == element and self._works(one)]
             kept = [number for number in staff.get(element + 1, ()) if number in workers]
             workers = kept + [number for number in workers if number not in kept]
             if workers or element + 1 in staff:
                 staff[element + 1] = workers or [one for one in staff[element + 1] if one in self._cluster.workers][:1]
         working = {number for workers in staff.values() for number in workers}
-        spare = {number for number, one in self._instances.items() if not self._works(one)}
-        self._cluster.arrange({stage: workers for stage, workers in staff.items() if workers}, spare - working)
+        self._spares = {number for number, one in self._instances.items() if not self._works(one)} - working
+        self._cluster.arrange({stage: workers for stage, workers in staff.items() if workers}, self._spares)
 
     def _works(self, one: _Instance) -> bool:
         """Whether a worker is to get records: a replica only after the machine of its original has failed."""
@@ -252,61 +251,134 @@ class FlowController:
 
     def observe(self) -> Measured:
         """Let the flow work until the interval is over."""
-        setting = self._control.setting
-        end = self._began + (self._step + 1) * setting.interval_s
-        since, queues, running = time.monotonic(), [], self._running()
-        while time.monotonic() < end:
-            self._fail(time.monotonic() - self._began)
-            self._note()
+        self._open()
+        while not self._over:
             self._cluster.poll()
-            if (now_running := self._running()) != running:
-                running = now_running
-                self._place(self._control.cluster.live)
-            self._release()
-            queues.append(self._queue(self._cluster.metrics()))
-        seconds = max(time.monotonic() - since, 1e-9)
-        return self._measured(self._cluster.metrics(), seconds, np.mean(queues, axis=0) if queues else self._zeros())
+            self._look()
+        return self._measured()
 
-    def _measured(self, metrics: Metrics, seconds: float, queue_mean: Floats) -> Measured:
-        setting, flow = self._control.setting, self._control.setting.flow
-        received, sent = self._counts(metrics)
-        queue = self._queue(metrics)
-        done, out = (received - self._before[0]) / seconds, (sent - self._before[1]) / seconds
-        inflow = np.maximum(0.0, done + (queue - self._control.queue) / seconds)
-        self._before = received, sent
-        self._note_speeds()
-        _, ideal = flow.ideal(self._active, setting.rates[self._step])
-        outputs = flow.outputs
-        wanted = ideal[outputs]
-        omega = np.minimum(1.0, np.divide(out[outputs], wanted, out=np.ones(len(outputs)), where=wanted > 0)).mean()
-        power = self._control.cluster.live.power.copy()
-        return Measured(float(omega), inflow, done, out, queue, queue_mean, power, self._zeros())
+    def run(self, until_s: float | None, report: Callable[[str], None] | None) -> Metrics:
+        """Deploy the flow, and adapt it until it ends.
 
-    def _counts(self, metrics: Metrics) -> tuple[Floats, Floats]:
-        """Return the messages that each element has processed and sent."""
-        found = [metrics[one.work] for one in self._elements]
-        return np.array([float(one.received) for one in found]), np.array([float(one.sent) for one in found])
+        Parameters
+        ----------
+        until_s : float, optional
+        report : callable, optional
 
-    def _queue(self, metrics: Metrics) -> Floats:
-        return np.array([float(metrics[one.first].queue) for one in self._elements])
+        Returns
+        -------
+        Metrics
+        """
+        control = self._control
+        control.steps = 0
+        changes = control.begin(0)
+        self.apply(0, control.cluster.live, changes)
+        self._open()
 
-    def _note_speeds(self) -> None:
-        """Compare what machines have done with what their rated cores could have done in the time they were busy."""
-        flow, catalogue = self._control.setting.flow, self._control.setting.catalogue
-        costs = flow.cost[flow.rows(self._active)]
+        def look() -> None:
+            self._look()
+            if not self._over or self._step + 1 == control.setting.steps:
+                return
+            control.end(self._step, self._measured())
+            control.steps = step = self._step + 1
+            if step + 1 == MOST_STEPS:
+                warnings.warn(f"after {step:,} decisions, the deployment stays as it is", GoffishWarning, stacklevel=2)
+            changes = control.begin(step)
+            self.apply(step, control.cluster.live, changes)
+            self._open()
+
+        metrics = self._cluster.run(until_s, report, look)
+        seconds = time.monotonic() - self._since
+        control.end(self._step, self._measured(), seconds)
+        control.steps = self._step + 1
+        return metrics
+
+    def _open(self) -> None:
+        """Begin an interval."""
+        self._since, self._queues, self._waits, self._live = time.monotonic(), [], [], self._running()
+
+    @property
+    def _over(self) -> bool:
+        return time.monotonic() >= self._began + (self._step + 1) * self._control.setting.interval_s
+
+    def _look(self) -> None:
+        """Take note of what has happened to machines and workers, and of what waits."""
+        self._fail(time.monotonic() - self._began)
+        self._note()
+        running = self._running()
+        if running != self._live or not self._instances.keys() <= self._present():
+            self._live = running
+            self._place(self._control.cluster.live)
+        self._release()
+        metrics = self._cluster.metrics()
+        self._queues.append(np.array([float(metrics[one.first].queue) for one in self._elements]))
+        self._waits.append(any(one.blocked and one.stage is None for one in metrics.workers))
+
+    def _measured(self) -> Measured:
+        """Return what the flow has done in the interval, in messages of the model."""
+        control, flow, metrics = self._control, self._described, self._cluster.metrics()
+        if self._cluster.topology is not self._topology:  # it was updated
+            self._topology = self._cluster.topology
+            self._count = counter(self._topology, self._elements)
+        seconds = max(time.monotonic() - self._since, 1e-9)
+        now = self._count(metrics)
+        done = now.since(self._before)
+        self._before = now
+        busy = self._note_busy()
+        rates = control.setting.rates[self._step]
+        if self._found is None:
+            self._estimates = self._estimates.learned(flow, self._active, done, busy)
+            flow = self._estimates.model(flow, self._active)
+            waited = float(np.mean(self._waits)) if self._waits else 0.0
+            came = done.moved[0] / seconds / max(1.0 - waited, 1.0 / _MOST_HURRY)
+            rates[:] = self._demanded(flow, came, now.queue / self._estimates.ratio)
+            control.setting = replace(control.setting, flow=flow.with_rates(rates.copy()))
+        ratio, zeros = self._estimates.ratio, np.zeros(flow.size)
+        processed, sent = done.received / ratio / seconds, sent_of(flow, done) / seconds
+        expected, _ = flow.ideal(self._active, rates)
+        wanted = expected[flow.outputs]
+        shares = np.divide(processed[flow.outputs], wanted, out=np.ones(len(wanted)), where=wanted > 0)
+        queue = now.queue / ratio
+        means = np.mean(self._queues, axis=0) / ratio if self._queues else zeros
+        power = control.cluster.live.power.copy()
+        inflow = done.moved.sum(axis=0) / ratio / seconds
+        return Measured(float(np.minimum(1.0, shares).mean()), inflow, processed, sent, queue, means, power, zeros)
+
+    def _demanded(self, flow: Flow, came: Floats, queue: Floats) -> Floats:
+        """Return the external rates to keep up with: what came, and what waits, which is to be done soon."""
+        waiting = queue / (_DRAINS * self._control.setting.interval_s)
+        demanded = came.copy()
+        demanded[flow.inputs] += waiting[flow.inputs]
+        expected, _ = flow.ideal(self._active, demanded)
+        waiting[flow.inputs] = 0.0
+        factors = 1.0 + np.divide(waiting, expected, out=np.zeros(flow.size), where=expected > 0)
+        demanded *= factors.max()
+        return demanded
+
+    def _note_busy(self) -> Floats:
+        """Return the core-seconds of reference cores that elements were busy for, and note the speeds of machines.
+
+        A speed is what a machine has done relative to what its rated cores could have done in the time they were busy.
+        """
+        flow, catalogue = self._described, self._control.setting.catalogue
+        costs, total = flow.cost[flow.rows(self._active)], np.zeros(flow.size)
         work, could = defaultdict[int, float](float), defaultdict[int, float](float)
         for worker, one in self._instances.items():
             report = self._cluster.reported(worker)
             if report is None:
                 continue
             occupied, received = report
-            total = float(received.get(self._elements[one.element].work, 0))
+            records = float(received.get(self._elements[one.element].first, 0))
             before = self._occupied.get(worker, (0.0, 0.0))
-            self._occupied[worker] = occupied, total
-            work[one.machine] += (total - before[1]) * float(costs[one.element])
-            could[one.machine] += (occupied - before[0]) * float(catalogue.speeds[self._kind(one.machine)])
-        self._found.measured.clear()
-        self._found.measured.update({one: min(1.0, work[one] / could[one]) for one in could if could[one] > 0})
+            self._occupied[worker] = occupied, records
+            busy = (occupied - before[0]) * float(catalogue.speeds[self._kind(one.machine)])
+            total[one.element] += busy
+            work[one.machine] += (records - before[1]) * float(costs[one.element])
+            could[one.machine] += busy
+        if self._found is not None:
+            self._found.measured.clear()
+            self._found.measured.update({one: min(1.0, work[one] / could[one]) for one in could if could[one] > 0})
+        return total
 
     # Machines.
 
@@ -337,14 +409,3 @@ class FlowController:
             if number not in used or time.monotonic() > until:
                 self._provider.stop(number)
                 del self._released[number]
-
-
-def _default_share(setting: Setting) -> float:
-    power = float(setting.policy.deploy(setting.flow, setting.catalogue).power.sum())
-    share = min(1.0, 0.5 * len(os.sched_getaffinity(0)) / power)
-    cheapest = float(setting.flow.cost.min()) * share
-    if cheapest < _SHORTEST_S:
-        text = f"a message would take {cheapest * 1e3:.3f} ms of a processor"
-        advice = "which cannot be measured; simulate it"
-        raise InputError(f"the dataflow needs cores of speed {power:,.0f}: {text}, {advice}")
-    return share

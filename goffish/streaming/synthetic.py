@@ -1,38 +1,78 @@
-"""A flow that does what a modeled dataflow does: its messages are numbers, and its operators keep a processor busy."""
+"""Flows that do what a modeled dataflow does: messages are numbers, and operators keep a processor busy."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from goffish.cloud.variability import steady
+from goffish.errors import InputError
+from goffish.scheduling.control.loop import Control, Setting, carry_out
+from goffish.scheduling.control.records import Result
 from goffish.scheduling.dataflow.flow import Floats
 from goffish.scheduling.dataflow.flow import Flow as Model
 from goffish.streaming.flow import Flow, Stream
+from goffish.streaming.runtime.plan import Delivery
+from goffish.streaming.scheduled import FlowController, MeasuredSpeeds
 from goffish.streaming.sinks import call
 from goffish.streaming.sources import Position, Read, Reader, Source
-from goffish.streaming.topology import MAIN, Alternate, Topology
+from goffish.streaming.topology import Alternate, Topology
+
+#: Messages that take less of a processor than this cannot be distinguished from the cost of passing them on.
+_SHORTEST_S = 2e-4
 
 
-@dataclass(frozen=True)
-class Element:
-    """Operators of an element.
+def run_live(
+    setting: Setting, *, reference_share: float | None = None, progress: Callable[[int], None] | None = None
+) -> Result:
+    """Run a policy on a running flow with real processes of this computer, in real time.
 
-    Attributes
+    Parameters
     ----------
-    first, work : str
-        The one that its instances begin with, and the one that does the work.
+    setting : Setting
+        Its variability does not count: machines are as fast as they are found to be. Its failures kill machines.
+    reference_share : float, optional
+        Part of a processor that a reference core is; default: so that all cores of the first deployment together take
+        half of the processors there are.
+    progress
+        Called with the number of intervals that are over.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    InputError
+        The dataflow needs so many cores that a reference core would be too small a part of a processor to be measured.
     """
+    found = MeasuredSpeeds(steady().speed)
+    control = Control(replace(setting, variability=found))
+    share = reference_share or _default_share(setting)
+    topology, firsts = model_flow(setting.flow, setting.rates, setting.interval_s, share)
+    controller = FlowController(control, topology, firsts, share, found, delivery=Delivery.AT_LEAST_ONCE)
+    with controller:
+        return carry_out(control, controller, lambda step, *_: None if progress is None else progress(step + 1))
 
-    first: str
-    work: str
+
+def _default_share(setting: Setting) -> float:
+    power = float(setting.policy.deploy(setting.flow, setting.catalogue).power.sum())
+    share = min(1.0, 0.5 * len(os.sched_getaffinity(0)) / power)
+    cheapest = float(setting.flow.cost.min()) * share
+    if cheapest < _SHORTEST_S:
+        text = f"a message would take {cheapest * 1e3:.3f} ms of a processor"
+        advice = "which cannot be measured; simulate it"
+        raise InputError(f"the dataflow needs cores of speed {power:,.0f}: {text}, {advice}")
+    return share
 
 
-def model_flow(model: Model, rates: Floats, interval_s: float, share: float) -> tuple[Topology, list[Element]]:
-    """Return the flow of a modeled dataflow, and the operators of its elements.
+def model_flow(model: Model, rates: Floats, interval_s: float, share: float) -> tuple[Topology, list[str]]:
+    """Return the flow of a modeled dataflow, and the operators that its elements begin with.
 
     Parameters
     ----------
@@ -44,7 +84,7 @@ def model_flow(model: Model, rates: Floats, interval_s: float, share: float) -> 
     share : float
         Part of a processor that a reference core is.
     """
-    flow, streams, elements = Flow("dataflow"), dict[int, Stream](), dict[int, Element]()
+    flow, streams, firsts = Flow("dataflow"), dict[int, Stream](), dict[int, str]()
     names = [_operator_name(name, number) for number, name in enumerate(model.names)]
     sources = {
         element: flow.source(Arrivals(tuple(rates[:, element].tolist()), interval_s), name=f"in:{names[element]}")
@@ -65,25 +105,20 @@ def model_flow(model: Model, rates: Floats, interval_s: float, share: float) -> 
         rows = slice(*model.alternate_offsets[element : element + 2].tolist())
         costs, values = model.cost[rows].tolist(), model.value[rows].tolist()
         others = {
-            alternate_name(number): Alternate(work, costs[number], values[number])
+            f"alternate-{number}": Alternate(work, costs[number], values[number])
             for number, work in enumerate(works) if number
         }  # fmt: skip
         streams[element] = stream.flat_map(works[0], name=name, alternates=others, cost=costs[0], value=values[0])
-        elements[element] = Element(first, name)
+        firsts[element] = first
     for element in model.outputs.tolist():
         streams[element].sink(call(drop), name=f"out:{names[element]}")
-    return flow.check(), [elements[element] for element in range(model.size)]
+    return flow.check(), [firsts[element] for element in range(model.size)]
 
 
 def _operator_name(name: str, number: int) -> str:
     """Return a name that operators can have."""
     accepted = re.sub(r"[^A-Za-z0-9_.:/-]", "-", name)[:60].lstrip("_.:/-")
     return name if accepted == name else f"{accepted}.{number}"
-
-
-def alternate_name(number: int) -> str:
-    """Return the name of an alternate by its number within the element."""
-    return MAIN if number == 0 else f"alternate-{number}"
 
 
 def drop(message: int) -> None:

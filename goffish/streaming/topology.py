@@ -12,7 +12,6 @@ from goffish.streaming.aggregates import Aggregate
 from goffish.streaming.windows import Window
 
 if TYPE_CHECKING:
-    from goffish.scheduling.dataflow.model import Dataflow, Goal
     from goffish.streaming.sinks import Sink
     from goffish.streaming.sources import Source
 
@@ -295,57 +294,3 @@ class Topology:
             kept = (getattr(one.options, "aggregates", None), getattr(one.options, "within", None))
             parts.append((one.name, one.kind, channels, window, kept))
         return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-    def to_dataflow(self, rates: Mapping[str, float] | None = None, goal: Goal | None = None) -> Dataflow:
-        """Return the flow as scheduling policies need it; the beginnings of loops are left out.
-
-        Parameters
-        ----------
-        rates : mapping, optional
-            Records per second of every source; by default the rate of the source, or 1.
-        goal : Goal, optional
-
-        Returns
-        -------
-        Dataflow
-
-        Raises
-        ------
-        InputError
-            A rate is given for an operator that is no source, or an extra is missing.
-        """
-        from goffish.extras import needed_for
-
-        with needed_for("dataflow models"):
-            from goffish.scheduling.dataflow.model import Alternate as Choice
-            from goffish.scheduling.dataflow.model import Dataflow, Element, Goal
-
-        sources = [one for one in self.operators if isinstance(one.options, SourceOptions)]
-        for name in rates or ():
-            if name not in {one.name for one in sources}:
-                raise InputError(f"rates: {name!r} is not a source; sources: {', '.join(one.name for one in sources)}")
-        inputs = {
-            one.name: float((rates or {}).get(one.name) or getattr(one.options.source, "rate", None) or 1.0)  # type: ignore[union-attr]
-            for one in sources
-        }
-        elements = []
-        known = [one for one in self.operators if one.kind != "loop"]
-        for one in known:
-            choices = one.alternates or {MAIN: Alternate(_nothing)}
-            elements.append(
-                Element(
-                    id=one.name,
-                    alternates=tuple(
-                        Choice(id=name, cost=a.cost, value=a.value, selectivity=a.selectivity)
-                        for name, a in choices.items()
-                    ),
-                )
-            )
-        names = {one.name for one in known}
-        edges = dict.fromkeys((c.source, c.target) for one in known for c in one.inputs if c.source in names)
-        body = {"name": self.name, "processing_elements": tuple(elements), "edges": tuple(edges), "inputs": inputs}
-        return Dataflow.model_validate(body | {"goal": Goal() if goal is None else goal})
-
-
-def _nothing() -> None:
-    """Stand in for the function of an operator that has none."""

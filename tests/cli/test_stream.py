@@ -349,3 +349,43 @@ def test_pages_elsewhere_are_refused(orders: Place, address: str) -> None:
     assert_refused(ended)
     assert ended.err == f"error: http {address}: accepted is a loopback HOST:PORT, such as 127.0.0.1:8080\n"
     assert not (orders / "out").exists()
+
+
+SCALED = """
+import goffish as gf
+
+flow = gf.stream.Flow("scaled")
+numbers = flow.source(gf.stream.generate(lambda n: {"n": n}, count=60, rate=100), name="numbers")
+numbers.map(dict, name="copy", cost=0.001).sink(gf.stream.write_json_lines("out"))
+"""
+
+
+def test_a_policy_chooses_the_workers(orders: Place) -> None:
+    """Breaks when workers on machines of a provider write into other folders, or decisions are not reported."""
+    (orders / "scaled.py").write_text(SCALED)
+    command = ("stream", "run", "scaled.py", "--policy", "reactive-global", "--interval", "1")
+    found = orders(*command, "--decisions", "decisions", "--json").json
+    assert found["stopped"] == "finished" and found["records"] == 60
+    assert found["scaling"]["failures"] == 0 and found["scaling"]["cost"] > 0
+    lines = [line for part in (orders / "out").glob("part-*") for line in part.read_text().splitlines()]
+    assert sorted(json.loads(line)["n"] for line in lines) == list(range(60))
+    assert (orders / "decisions/intervals.parquet").exists()
+    assert_refused(orders(*command, "--decisions", "decisions"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--cloud", "ec2-2013"), "--cloud requires --policy"),
+        (("--interval", "5"), "--interval requires --policy"),
+        (("--policy", "ds2", "--workers", "2"), "--workers 2: not with --policy, which chooses the workers"),
+        (("--policy", "ds2"), "no operator has a cost or alternates"),
+        (("--policy", "ds2", "--elements", "nothing"), "no operator 'nothing'"),
+        (("--policy", "ds2", "--elements", "parse", "--option", "x=1"), "x"),
+        (("--policy", "ds2", "--elements", "parse", "--cloud", "nowhere"), "nowhere"),
+    ],
+)
+def test_options_of_policies(orders: Place, options: tuple[str, ...], message: str) -> None:
+    ended = orders("stream", "run", "flow.py", *options)
+    assert_refused(ended)
+    assert message in ended.err

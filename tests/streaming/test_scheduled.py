@@ -21,8 +21,7 @@ from goffish.scheduling.dataflow.flow import Flow, compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.reactive import Reactive
 from goffish.scheduling.simulate.fluid import run_fluid
-from goffish.streaming.scheduled import run_live
-from goffish.streaming.synthetic import Arrivals, Work, model_flow
+from goffish.streaming.synthetic import Arrivals, Work, model_flow, run_live
 
 CATALOGUE = read_catalogue("ec2-2013")
 

@@ -93,6 +93,8 @@ class Control:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
+        #: Number of intervals; less than planned if the dataflow ends earlier.
+        self.steps = setting.steps
         market = SpotMarket(setting.catalogue, setting.spot_since, setting.steps * setting.interval_s)
         self.cluster = Cluster(market, setting.flow.size)
         self.recorder = Recorder(setting.flow, setting.catalogue, setting.steps, setting.interval_s)
@@ -128,10 +130,18 @@ class Control:
         self._failed = []
         return changes
 
-    def end(self, step: int, measured: Measured) -> None:
-        """Record the measurements of an interval, and update the speeds of machines and links."""
+    def end(self, step: int, measured: Measured, seconds: float | None = None) -> None:
+        """Record the measurements of an interval, and update the speeds of machines and links.
+
+        Parameters
+        ----------
+        step : int
+        measured : Measured
+        seconds : float, optional
+            Length of the interval, if the dataflow has ended within it.
+        """
         setting, since = self.setting, step * self.setting.interval_s
-        until = since + setting.interval_s
+        until = since + (setting.interval_s if seconds is None else seconds)
         ids = self.cluster.placement.ids
         low, high = self.cluster.up_s(since, until)
         seen = np.flatnonzero(high > low + SLACK_S)
@@ -153,7 +163,7 @@ class Control:
 
     def result(self) -> Result:
         """Return the tables of the whole run."""
-        return self.recorder.result(self.cluster)
+        return self.recorder.result(self.cluster, self.steps)
 
     def _observation(self, step: int) -> Observation:
         setting = self.setting
@@ -222,7 +232,7 @@ def carry_out(control: Control, controller: Controller, told: Told | None = None
     controller : Controller
     told : callable, optional
     """
-    for step in range(control.setting.steps):
+    for step in range(control.steps):
         changes = control.begin(step)
         controller.apply(step, control.cluster.live, changes)
         measured = controller.observe()

@@ -189,6 +189,7 @@ class Recorder:
         self._changed = np.zeros(steps, bool)
         self._planning_s = np.zeros(steps)
         self._events: list[dict[str, Any]] = []
+        self._end = 0.0
 
     def enacted(
         self, step: int, now: float, changes: Changes, cluster: Cluster, failed: int, planning_s: float
@@ -213,6 +214,7 @@ class Recorder:
         """Record the measurements of an interval."""
         for name, column in self._flows.items():
             column[step] = getattr(measured, name)
+        self._end = until
         figures = self._figures
         figures["omega"][step] = measured.omega
         figures["value"][step] = self._flow.value_of(cluster.live.active)
@@ -226,9 +228,10 @@ class Recorder:
         """Record an event."""
         self._events.append({"time_s": time_s, "event": event, **fields})
 
-    def result(self, cluster: Cluster) -> Result:
-        """Return the tables."""
-        end = self._steps * self._interval_s
+    def result(self, cluster: Cluster, steps: int) -> Result:
+        """Return the tables of the first intervals."""
+        self._cut(steps)
+        end = self._end
         return Result(
             self._summary(),
             pa.table({
@@ -240,6 +243,14 @@ class Recorder:
             self._event_table(cluster, end),
             self._planning_s,
         )  # fmt: skip
+
+    def _cut(self, steps: int) -> None:
+        """Leave out the intervals after the first ones."""
+        self._counts = {name: column[:steps] for name, column in self._counts.items()}
+        self._figures = {name: column[:steps] for name, column in self._figures.items()}
+        self._places = {name: column[:steps] for name, column in self._places.items()}
+        self._flows = {name: column[:steps] for name, column in self._flows.items()}
+        self._steps, self._changed, self._planning_s = steps, self._changed[:steps], self._planning_s[:steps]
 
     def _summary(self) -> Summary:
         flow, figures, counts = self._flow, self._figures, self._counts

@@ -112,7 +112,7 @@ class Agent:
 
     async def _run(self) -> None:
         self._queue = asyncio.Queue()
-        (self._folder / "path").write_text(json.dumps(sys.path))
+        (self._folder / "path").write_text(json.dumps([sys.path, str(Path.cwd())]))
         self._lease = Lease(self._folder / LEASE)
         await asyncio.start_unix_server(self._take_control, self._folder / CONTROL, limit=_LINE_BYTES)
         await asyncio.start_unix_server(self._take_calls, self._folder / REGISTRY, limit=_LINE_BYTES)

@@ -83,8 +83,9 @@ class Cluster:
     machines : Machines, optional
         Starts workers on several hosts, instead of `launch`.
     replaces : bool
-        Whether a worker that fails is replaced at once, and the run fails when state is lost. Otherwise its neighbors
-        keep its positions until `arrange`.
+        Whether a worker that fails is replaced at once. Otherwise its neighbors keep its positions until `arrange`,
+        and nothing else changes the numbers of workers. Where nothing is replaced and records can count again, state
+        may be lost; otherwise the run fails.
 
     Raises
     ------
@@ -175,7 +176,7 @@ class Cluster:
         self._asked = 0.0
         try:
             self._write_flow(topology)
-            (self._folder / "path").write_text(json.dumps(sys.path))
+            (self._folder / "path").write_text(json.dumps([sys.path, str(Path.cwd())]))
             if machines is not None:
                 machines.begin(self._folder, self._options, self._begin, self._firsts)
             self._staff = {stage: [self.add_worker() for _ in range(n)] for stage, n in self._sizes(workers).items()}
@@ -247,6 +248,7 @@ class Cluster:
                     raise JobError(report["error"])
                 if report.get("ready"):
                     one.ready = True
+                    one.process.pid = one.process.pid or report["pid"]  # machines of providers do not say it
                     if self._started:
                         one.send(command="start")
                         self._catch_up(one)
@@ -297,7 +299,7 @@ class Cluster:
 
     def _note(self, events: list[list[Any]]) -> None:
         for kind, _, size in events:
-            if kind == "data loss" and self._replaces:
+            if kind == "data loss" and (self._replaces or self._begin.delivery is Delivery.EXACTLY_ONCE):
                 raise JobError(
                     f"flow {self.topology.name}: {size / CIRCLE:.1%} of the keyed state is lost: more workers failed "
                     "at once than copies exist; raise --replication"
@@ -487,6 +489,10 @@ class Cluster:
                 "version from its checkpoint"
             )
         number: int = self._begin.version + self._attempts + 1
+        if not self._replaces and _choices(new) != _choices(self.topology):
+            raise InputError(
+                f"flow {new.name}: a policy chooses workers and alternates; an update must keep operators that have any"
+            )
         plan = plan_update(number, self.topology, new, strategy, partial_windows)
         for name in sorted(plan.migrated):
             if has_windows(new.operator(name)):
@@ -574,6 +580,8 @@ class Cluster:
         InputError
             The number is not accepted.
         """
+        if not self._replaces:
+            raise InputError(f"flow {self.topology.name}: a policy chooses the numbers of workers")
         check_workers(workers)
         sizes = self._sizes(workers)
         if not isinstance(workers, int):
@@ -632,11 +640,32 @@ class Cluster:
             saved = min((one.checkpoint or 0 for one in workers), default=0) or None
         return self._meter.metrics(counts, self._active, workers, self._stopped, saved)
 
-    def run(self, until: float | None = None, report: Callable[[str], None] | None = None) -> Metrics:
-        """Run until the sources end, for some seconds, or until Ctrl-C; return the metrics."""
+    def run(
+        self,
+        until: float | None = None,
+        report: Callable[[str], None] | None = None,
+        each: Callable[[], None] | None = None,
+    ) -> Metrics:
+        """Run until the sources end, for some seconds, or until Ctrl-C; return the metrics.
+
+        Parameters
+        ----------
+        until : float, optional
+            Seconds.
+        report : callable, optional
+            Takes the text of a status line.
+        each : callable, optional
+            Called after every `poll`.
+
+        Returns
+        -------
+        Metrics
+        """
         try:
             while not self.finished:
                 self.poll()
+                if each is not None:
+                    each()
                 if report is not None:
                     metrics = self.metrics()
                     rate = metrics.records / max(metrics.seconds, 1e-9)
@@ -675,6 +704,15 @@ class Cluster:
             self._checkpoints.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._watch.close(self._failure)
+
+
+def _choices(topology: Topology) -> tuple[dict[int, str], dict[str, list[str]]]:
+    """Return what a policy decides about: stages by their first operators, and alternates."""
+    firsts: dict[int, str] = {}
+    for one in topology.operators:
+        firsts.setdefault(topology.stages.get(one.name, 0), one.name)
+    firsts.pop(0, None)
+    return firsts, {one.name: list(one.alternates) for one in topology.operators if len(one.alternates) > 1}
 
 
 def pickled(topology: Topology, value: Any) -> bytes:
@@ -731,6 +769,32 @@ def run_workers(
 ) -> Metrics:
     """Run a flow on several workers, of several machines if some are given; see `Flow.run`."""
     check_workers(workers)
+    options, limit = options_of(replication, checkpoint, every, until, delivery)
+    with watch or Watch() as held:
+        if machines is not None:
+            machines.wait(workers if isinstance(workers, int) else sum(workers.values()), report)
+        return Cluster(topology, workers, watch=held, machines=machines, **options).run(limit, report)
+
+
+def options_of(
+    replication: int, checkpoint: str | Path | None, every: Duration, until: Until | None, delivery: Delivery | str
+) -> tuple[dict[str, Any], float | None]:
+    """Return options of `Cluster`, and the seconds that the run may take, from arguments of `Flow.run`.
+
+    Parameters
+    ----------
+    replication, checkpoint, every, until, delivery
+        As in `Flow.run`.
+
+    Returns
+    -------
+    dict, float or None
+
+    Raises
+    ------
+    InputError
+        An argument is not accepted.
+    """
     if replication < 0:
         raise InputError(f"replication = {replication}: must be at least 0")
     if callable(until):
@@ -738,12 +802,8 @@ def run_workers(
     if delivery not in list(Delivery):
         raise InputError(f"delivery = {delivery!r}: accepted are {', '.join(Delivery)}")
     limit = None if until is None else microseconds(until, "until") / 1e6
-    seconds = microseconds(every, "every") / 1e6
-    with watch or Watch() as held:
-        if machines is not None:
-            machines.wait(workers if isinstance(workers, int) else sum(workers.values()), report)
-        cluster = Cluster(
-            topology, workers, replication=replication, checkpoint_s=seconds, checkpoint=checkpoint, watch=held,
-            delivery=Delivery(delivery), machines=machines,
-        )  # fmt: skip
-        return cluster.run(limit, report)
+    options = {
+        "replication": replication, "checkpoint": checkpoint, "checkpoint_s": microseconds(every, "every") / 1e6,
+        "delivery": Delivery(delivery),
+    }  # fmt: skip
+    return options, limit

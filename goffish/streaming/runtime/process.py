@@ -104,7 +104,7 @@ class Process:
         self._incoming: list[Incoming] = []
         self._ended: set[int] = set()  # workers of which not everything may have arrived
         self._outgoing: dict[tuple[int, bool], Outgoing | None] = {}
-        control.send(ready=True)
+        control.send(ready=True, pid=os.getpid())
         commands = self._await_start()
         remote = (folder / REGISTRY).exists()
         registry = RemoteRegistry(folder) if remote else FileRegistry(folder / "ring")
@@ -143,7 +143,9 @@ class Process:
             resting = self._owed > 0
             busy = not resting and (self._worker.node.queued or (active and not blocked))
             timeout = 0.0 if busy else _IDLE_S if self._worker.reading else _TICK_S
-            for key, _ in self._selector.select(timeout):
+            events = self._selector.select(timeout)
+            served = time.monotonic()
+            for key, _ in events:
                 self._serve(key.fileobj)
             now = time.monotonic()
             if now > ticked + _TICK_S:
@@ -161,15 +163,16 @@ class Process:
                 active |= self._work() > 0
                 used = time.process_time() - cpu if self._share < 1 else 0.0
             self._post()
-            self._rest(time.monotonic() - begun, used, active or resting)
+            ended = time.monotonic()
+            self._rest(ended - begun, used)
+            if active or resting:
+                self._occupied += ended - (begun if resting else served)
         self._worker.close()
 
-    def _rest(self, elapsed: float, used: float, active: bool) -> None:
+    def _rest(self, elapsed: float, used: float) -> None:
         """Wait as long as a processor of which this worker has a share would take longer for its records."""
         if self._share < 1:
             self._owed = max(0.0, self._owed + used / self._share - elapsed)
-        if active:
-            self._occupied += elapsed
 
     @property
     def _blocked(self) -> bool:
@@ -354,7 +357,8 @@ def main() -> None:
     control = _Control(folder, number)
     # The machine is going to end. Not sent by the handler, as it may interrupt what is being sent.
     signal.signal(signal.SIGTERM, lambda *_: setattr(control, "noticed", True))
-    sys.path[:] = json.loads((folder / "path").read_text())
+    sys.path[:], place = json.loads((folder / "path").read_text())
+    os.chdir(place)  # machines of providers have other folders, and paths of the flow are relative to this one
     try:
         Process(folder, number, control, share).run()
     except GoffishError as error:
