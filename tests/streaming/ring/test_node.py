@@ -23,7 +23,7 @@ STAMPS = replace(FAST, vectors=False)
 SPARE = 50
 
 few = pytest.param(range(2), id="2 seeds")
-many = pytest.param(range(2, 102), marks=pytest.mark.slow, id="100 seeds")
+many = pytest.param(range(2, 102), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="100 seeds")
 
 
 def check_intervals(ring: Ring) -> None:

@@ -25,7 +25,7 @@ from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided, spread
 from tests.streaming.runtime import simulation
 
 few = pytest.param((0, 8), id="2 seeds")
-many = pytest.param(range(2, 40), marks=pytest.mark.slow, id="many seeds")
+many = pytest.param(range(2, 40), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
 
 
 def make(source: Path, target: Path, rate: float | None = None) -> gf.stream.Flow:

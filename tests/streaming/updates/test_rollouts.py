@@ -16,7 +16,7 @@ from goffish.streaming.updates.versions import PartialWindow, Strategy
 from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param(range(2), id="2 seeds")
-many = pytest.param(range(2, 40), marks=pytest.mark.slow, id="many seeds")
+many = pytest.param(range(2, 40), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
 FILES, RECORDS = 4, 300
 SAFE = (Strategy.MVC, Strategy.PVC, Strategy.NCH)
 
