@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.02, help="part of a processor that a reference core is")
     parser.add_argument("--at-once", type=int, default=1, help="policies that run beside each other")
     given = parser.parse_args()
-    print(_harness.machine_line(("numpy", "pyarrow")))
+    print(_harness.machine_line(("pyarrow",)))
     print()
     print("| policy | messages | beside the simulation | throughput: live, simulated | cost, $ | beside it | changes |")
     print("|---|---:|---:|---:|---:|---:|---:|")
