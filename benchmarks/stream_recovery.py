@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0, help="of a run in which a worker is killed")
+    parser.add_argument("--killed", type=int, default=1, help="workers that are killed at once; at most half of all")
     parser.add_argument("--store-batch", type=int, default=1000)
     parser.add_argument("--redis-server", default=shutil.which("redis-server"), help="program [default: SQLite]")
     parser.add_argument("--parts", nargs="+", choices=("peaks", "recovery"), default=("peaks", "recovery"))
@@ -256,12 +257,13 @@ class Observed(Cluster):
 
 
 def recovery(given: argparse.Namespace, folder: Path, peak: float) -> None:
-    """Kill a worker under load, and print the times of recovery."""
+    """Kill workers under load, and print the times of recovery."""
     if not peak:
         flow = words(given.records, given.workers, lambda keyed: keyed.count(name="total"))
         peak = statistics.median(rate_of(flow, given.workers, 1) for _ in range(3))
     rate = peak / 2
-    print(f"\nRecovery at {rate:,.0f} records/s, half of the peak of count with r = 1\n")
+    lost = f"{given.killed} of {given.workers} workers"
+    print(f"\nRecovery of {lost} at {rate:,.0f} records/s, half of the peak of count with r = 1\n")
     runs = [killed(given, folder / f"out-{run}", rate) for run in range(given.repeats)]
     columns = ("killed to declared, s", "to replayed, s", "to new copies, s", "lost", "counted twice")
     lines = [("median", [statistics.median(one) for one in zip(*runs, strict=True)])]
@@ -275,10 +277,10 @@ def recovery(given: argparse.Namespace, folder: Path, peak: float) -> None:
 
 
 def killed(given: argparse.Namespace, out: Path, rate: float) -> list[float]:
-    """Kill a worker.
+    """Kill workers.
 
-    Returns the seconds until its failure is declared, and from then until everything is replayed and until there are
-    copies again; and how many records are missing and counted twice.
+    Returns the seconds until the first failure is declared, and from then until everything is replayed and until there
+    are copies of all again; and how many records are missing and counted twice.
     """
     workers, lines = given.workers, rate / _WORDS / given.workers
     count = round(lines * given.seconds)
@@ -302,8 +304,10 @@ def killed(given: argparse.Namespace, out: Path, rate: float) -> list[float]:
         begun = time.monotonic()
         while time.monotonic() < begun + given.seconds / 2:
             cluster.poll()
-        victim = sorted(cluster.pids)[-1]
-        os.kill(cluster.pids[victim], signal.SIGKILL)
+        # Every second one on the ring, as neighbors have the copies of each other.
+        victims = sorted(cluster.pids)[::-2][: given.killed]
+        for victim in victims:
+            os.kill(cluster.pids[victim], signal.SIGKILL)
         end = time.monotonic()
         while not cluster.finished:
             cluster.poll()
@@ -311,7 +315,7 @@ def killed(given: argparse.Namespace, out: Path, rate: float) -> list[float]:
         cluster.close()
     declared = min(when for kind, when, _ in cluster.events if kind == "failure")
     replayed, copied = (
-        min(when for kind, when, _ in cluster.events if kind == wanted and when > declared)
+        sorted(when for kind, when, _ in cluster.events if kind == wanted and when > declared)[len(victims) - 1]
         for wanted in ("replayed", "in sync")
     )
     expected: Counter[str] = Counter()
