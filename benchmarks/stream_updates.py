@@ -58,7 +58,7 @@ def main() -> None:
         ]
         for name in ("refresh_s", "lag_s"):
             cells += [_milliseconds(getattr(one, name) for one in reports), _bound(reports, name)]
-            late += [f"{strategy} {name}: {text}" for text in _exceeded(reports, name)]
+            late += [f"{strategy} {name}: {text}" for text in exceeded(reports, name)]
         cells += [f"{statistics.median(one.lost for one in reports):,.0f}"]
         known = [one.predicted["lost"] for one in reports if one.predicted is not None]
         cells.append(f"{statistics.median(known):,.0f}" if known else "-")
@@ -79,7 +79,7 @@ def _bound(reports: list[UpdateReport], name: str) -> str:
     return _milliseconds(known) if known else "-"
 
 
-def _exceeded(reports: list[UpdateReport], name: str) -> Iterator[str]:
+def exceeded(reports: list[UpdateReport], name: str) -> Iterator[str]:
     """Iterate over runs that took longer than their bound."""
     for one in reports:
         bound = None if one.predicted is None else one.predicted[name]
