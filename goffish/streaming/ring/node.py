@@ -515,7 +515,10 @@ class Node:
 
     def progress(self) -> list[Progress]:
         """Return what the state of its positions contains."""
-        return [piece.progress(EVERYTHING)._replace(context=self.state.context()) for piece in self._pieces]
+        context = self.state.context()
+        found = ((piece, piece.progress(EVERYTHING)) for piece in self._pieces)
+        # Signals may have passed what is still to be replayed: until then, the context of the old owner applies.
+        return [one if piece.replays else one._replace(context=context) for piece, one in found]
 
     @property
     def behind(self) -> bool:

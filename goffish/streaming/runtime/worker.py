@@ -1039,9 +1039,10 @@ class Worker:
             for name in to_migrate(topology, part.forms) if self._update is None else ():
                 migrate_positions(self.pipeline.instances[name], self.plan.arcs[name].inner(taken))
         self._lane_copies = {name: (self.number, 0, value) for name, value in lanes.items() if name in mine}
-        contexts = [piece.context for piece in restored if piece.context]
-        for lane in self._marks.keys() & {lane for context in contexts for lane in context}:
-            marks = [context[lane] for context in contexts if lane in context]
+        # Positions without a context may lack anything: lanes that they have not been signalled begin as unknown.
+        contexts: list[Mapping[int, Mark]] = [piece.context or {} for piece in restored]
+        for lane in [lane for lane in self._marks if contexts and all(lane in context for context in contexts)]:
+            marks = [context[lane] for context in contexts]
             least = min(marks, key=lambda mark: min((mark.marks or {ALL: FIRST}).values(), default=FIRST))
             paths = {path: min((m.paths or {}).get(path, 0) for m in marks) for path in least.paths or ()}
             number = min(mark.number for mark in marks)

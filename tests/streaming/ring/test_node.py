@@ -299,6 +299,35 @@ def test_signals_follow_messages(threads: int) -> None:
     assert ring.nodes[3].state.context().keys() == {1000, 1001, 1002}
 
 
+def test_progress_contains_what_was_signalled() -> None:
+    """What a checkpoint on disk says of positions holds for them, also while their messages are replayed."""
+    busy = lambda node, thread, tuples: 0.004 if node == 2 else 2e-4  # noqa: E731
+    ring = Ring(4, 1, rate=200, options=FAST, service_s=busy)
+    owner = ring.nodes[2]
+
+    def emit() -> None:
+        for mapper, sender in ring.senders.items():
+            ring._post(mapper, sender.signal(len(ring.log[mapper])))
+        ring.at(ring.now + 0.01, emit)
+
+    emit()
+    ring.run(1.3)
+    ring.kill(1)
+    while not ring.events("takeover"):
+        ring.run(ring.now + 0.002)
+    replayed, until = 0, ring.now + 0.4
+    while ring.now < until:
+        ring.run(ring.now + 0.004)
+        replayed += any(piece.replays for piece in owner._pieces)
+        seen = {number for ids in owner.state.entries.values() for number in ids}
+        for piece in owner.progress():
+            for mapper, count in piece.context.items():
+                earlier = ring.log[mapper][:count]
+                mine = piece.ranges.contains(np.array([ring.sent[one] for one in earlier], dtype=np.uint64))
+                assert {one for one, here in zip(earlier, mine.tolist(), strict=True) if here} <= seen
+    assert replayed > 10
+
+
 # Anything, in any order.
 
 
