@@ -649,6 +649,8 @@ class Worker:
             )  # fmt: skip
             if not history:
                 partition_.history.append(partition_.now)
+            if not any(one.source.name == source for one in self._partitions.values()):
+                self._paces[source] = Pace(operator.options.source.rate)  # type: ignore[union-attr]
             self._partitions[name] = partition_
             self._past_by = None
             if opened is not None:

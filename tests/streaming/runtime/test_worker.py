@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
@@ -285,6 +286,23 @@ def test_checkpoints_hold_what_is_being_given_away(
     # Once the new owner has a checkpoint, the old one drops them.
     cluster.run(cluster.now + 2)
     assert not giver._given
+
+
+def test_taking_over_a_source_keeps_its_rate() -> None:
+    flow = gf.stream.Flow("test")
+    ones = flow.source(gf.stream.generate(lambda n: n % 5, rate=100), name="ones")
+    ones.key_by(lambda n: n).count().sink(gf.stream.call(lambda row: None))
+    cluster = Cluster(flow, 2)
+    cluster.run(1)
+    cluster.workers[1]._paces["ones"]._begun -= 3600  # as if the worker ran for an hour without this source
+    cluster.kill(0)
+    while "ones\ngenerated" not in cluster.workers[1]._partitions:
+        cluster.run(cluster.now + 0.1)
+    before = cluster.workers[1]._partitions["ones\ngenerated"].records
+    begun = time.monotonic()
+    cluster.run(cluster.now + 2)
+    read = cluster.workers[1]._partitions["ones\ngenerated"].records - before
+    assert read <= 2 + 100 * (time.monotonic() - begun)
 
 
 def test_refused() -> None:
