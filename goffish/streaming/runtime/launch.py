@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -63,7 +64,12 @@ class Machines(Launcher, Protocol):
 
 def start_here(number: int, command: Sequence[str]) -> Handle:
     """Start a worker on this machine."""
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    # Ctrl-C reaches all processes of a terminal: this one ignores it also while it starts.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def command_of(folder: Path, number: int) -> list[str]:

@@ -354,7 +354,11 @@ def main() -> None:
     folder, number = Path(sys.argv[1]), int(sys.argv[2])
     share = float(sys.argv[3]) if len(sys.argv) > 3 else 1.0
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
-    control = _Control(folder, number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    try:
+        control = _Control(folder, number)
+    except OSError:  # that process has ended
+        os._exit(1)
     # The machine is going to end. Not sent by the handler, as it may interrupt what is being sent.
     signal.signal(signal.SIGTERM, lambda *_: setattr(control, "noticed", True))
     sys.path[:], place = json.loads((folder / "path").read_text())

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import goffish as gf
 from goffish.errors import InputError, JobError
 from goffish.streaming.metrics import Metrics
 from goffish.streaming.runtime.cluster import Cluster, run_workers
+from goffish.streaming.runtime.launch import command_of, start_here
 
 FLOW = """
 import sys
@@ -264,6 +266,17 @@ def test_interrupt_and_resume(tmp_path: Path) -> None:
     assert not error
     assert json.loads(out)["stopped"] == "finished"
     assert sums_of(tmp_path / "out") == expected
+
+
+def test_a_worker_that_starts_prints_nothing_when_the_run_ends(tmp_path: Path) -> None:
+    process = start_here(0, [sys.executable, "-c", "import time; time.sleep(1)"])
+    assert isinstance(process, subprocess.Popen)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 0
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(tmp_path / "control"))
+    worker = subprocess.run(command_of(tmp_path, 0), check=False, capture_output=True, text=True)
+    assert (worker.returncode, worker.stdout, worker.stderr) == (1, "", "")
 
 
 def fail(row: dict[str, Any]) -> dict[str, Any]:
