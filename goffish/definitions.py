@@ -175,6 +175,8 @@ def _read_yaml(path: Path, needs: str) -> dict[str, Any]:
         body = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not a UTF-8 text file") from None
     except yaml.YAMLError as error:

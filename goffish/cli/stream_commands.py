@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -543,6 +543,8 @@ def _update(
         bounds: dict[str, Any] | None = None
         if dry_run or require:
             bounds = found.ask("predict", **given, require=",".join(require or ()))
+            if strategy is not None and require and bounds and not dry_run:
+                check_requirements(strategy, require, bounds)
         chosen = strategy or (bounds or {}).get("recommended") or Strategy.MVC
         given["strategy"] = str(chosen)
         plan = found.ask("plan", **given)
@@ -566,6 +568,29 @@ def _update(
             print_bounds(bounds)
     if report is not None and report["state"] == "aborted":
         raise JobError(f"{found.flow}: the update was aborted, and the flow goes on: {report['reason']}")
+
+
+def check_requirements(strategy: Strategy, required: Sequence[Requirement], bounds: Mapping[str, Any]) -> None:
+    """Check that a strategy, which was chosen, loses and mixes nothing if that is required.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    required : sequence of Requirement
+    bounds : mapping
+        The answer to the request ``predict``.
+
+    Raises
+    ------
+    InputError
+        It does not; names what it does not meet, and the strategy that is recommended.
+    """
+    met = next((one["meets"] for one in bounds["predictions"] if one["strategy"] == strategy), None)
+    must = [str(one) for one in required if one is not Requirement.LOWEST_LATENCY]
+    if met is not None and (missing := [one for one in must if one not in met]):
+        raise InputError(
+            f"--strategy {strategy}: does not meet {', '.join(missing)}; omit it, to use {bounds['recommended']}"
+        )
 
 
 def plan_facts(plan: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -15,6 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from goffish.cli.stream_commands import check_requirements
+from goffish.errors import InputError
+from goffish.streaming.flow_file import read_flow
+from goffish.streaming.updates.bounds import Requirement
+from goffish.streaming.updates.versions import Strategy
 from tests.cli.conftest import Place
 from tests.commands import ENVIRONMENT, Ended, assert_refused
 
@@ -217,6 +222,20 @@ def test_running_flows(orders: Place) -> None:
         assert [found["flow"] for found in stream("list", "--json").json["flows"]] == ["two"]
     assert stream("list", "--json").json == {"flows": []}  # it was killed
     assert list((orders / "goffish").iterdir()) == []
+
+
+def test_strategies_that_do_not_meet_requirements() -> None:
+    predictions = [{"strategy": "hti", "meets": ["no-loss"]}, {"strategy": "mvc", "meets": ["no-loss", "no-mixing"]}]
+    bounds = {"predictions": predictions, "recommended": "mvc"}
+    check_requirements(Strategy.MVC, list(Requirement), bounds)
+    with pytest.raises(InputError, match="--strategy hti: does not meet no-mixing; omit it, to use mvc"):
+        check_requirements(Strategy.HTI, list(Requirement), bounds)
+
+
+def test_yaml_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    (tmp_path / "deep.yaml").write_text("name: " + "[" * 20000 + "]" * 20000)
+    with pytest.raises(InputError, match=r"deep\.yaml: nested too deeply"):
+        read_flow(tmp_path / "deep.yaml")
 
 
 def test_updates_of_running_flows(orders: Place) -> None:
