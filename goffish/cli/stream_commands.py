@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -209,7 +210,7 @@ def _run(
     )
     try:
         with (
-            Watch(http, lambda path: load_flow(path).check()) as watch,
+            Watch(http, lambda path: replace(load_flow(path).check(), file=path)) as watch,
             machines_of(topology, listen, here, lease, checkpoint, **access) as machines,
             _status(f"flow {topology.name}", quiet=prints) as report,
         ):

@@ -11,6 +11,7 @@ import typer
 from goffish.cli.options import read_token
 from goffish.errors import InputError
 from goffish.extras import needed_for
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from goffish.streaming.hosts.access import Access
@@ -85,6 +86,10 @@ def run_agent(
     slots: Annotated[
         int | None, typer.Option(min=1, max=256, help="Workers that run here.", show_default="number of cores")
     ] = None,
+    versions: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Folder with files for stream update.", show_default="folder of FLOW"),
+    ] = None,
     token: TokenOption = None,
     certificate: CertificateOption = None,
     key: KeyOption = None,
@@ -96,9 +101,14 @@ def run_agent(
 
     from goffish.streaming.flow_file import load_flow
 
+    folder = local_path(flow.rpartition(":")[0] if ".py:" in flow else flow).parent
+    if versions is not None:
+        folder = local_path(versions)
+        if not folder.is_dir():
+            raise InputError(f"--versions {versions}: no such folder")
     access = access_of(listen, token, certificate, key, authority)
     from goffish.streaming.hosts.agent import Agent
 
     topology = load_flow(flow).check()
     slots = slots or len(os.sched_getaffinity(0))
-    Agent(topology, access, join, slots, lambda text: sys.stderr.write(f"{text}\n")).run()
+    Agent(topology, access, join, slots, lambda text: sys.stderr.write(f"{text}\n"), folder).run()

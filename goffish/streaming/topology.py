@@ -191,6 +191,8 @@ class Topology:
     max_errors : int, optional
     stages : mapping
         Number of every operator's stage, where some have workers of their own.
+    file : str, optional
+        File that it is from, with ``:name`` if that has several flows.
     """
 
     name: str
@@ -198,6 +200,7 @@ class Topology:
     on_error: Sink | None = None
     max_errors: int | None = None
     stages: Mapping[str, int] = field(default_factory=dict)
+    file: str | None = field(default=None, compare=False)
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -16,11 +16,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from goffish.errors import InputError, JobError
+from goffish.errors import GoffishError, InputError, JobError
 from goffish.streaming.checkpoints import SINKS
 from goffish.streaming.hosts.access import Access
 from goffish.streaming.hosts.relay import Relay
 from goffish.streaming.hosts.terms import WorkerTerms, shared_folders, software
+from goffish.streaming.hosts.versions import load_file, plan_from_json
+from goffish.streaming.operators import described
 from goffish.streaming.ring.registry import FileRegistry, view_from_json
 from goffish.streaming.runtime.cluster import pickled
 from goffish.streaming.runtime.launch import CONTROL, command_of
@@ -70,6 +72,8 @@ class Agent:
         Workers that this host takes.
     report : callable, optional
         Called with what happens.
+    versions : Path, optional
+        Folder with the files of versions to which the flow is updated [default: the current folder].
 
     Raises
     ------
@@ -78,13 +82,18 @@ class Agent:
     """
 
     def __init__(
-        self, topology: Topology, access: Access, join: str, slots: int, report: Callable[[str], object] | None = None
-    ) -> None:
+        self, topology: Topology, access: Access, join: str, slots: int,
+        report: Callable[[str], object] | None = None, versions: Path | None = None,
+    ) -> None:  # fmt: skip
         access.check(join, "--join")
         self._topology, self._access, self._join, self._slots = topology, access, join, slots
         self._report = report or (lambda text: None)
+        self._versions = (versions or Path()).absolute()
+        self._new: tuple[int, Topology] | None = None  # the version to which the flow is updated
         self._workers: dict[int, _Worker] = {}
         self._queue: asyncio.Queue[Any]
+        self._inbox: asyncio.Queue[Any]
+        self._directory: Any = None
         self._calls: dict[int, asyncio.Future[str]] = {}
         self._call = 0
         self._registry: FileRegistry | None = None
@@ -93,6 +102,8 @@ class Agent:
         self._lease_s = self._shift = 0.0
         self._host = 0
         self._until = 0.0
+        self._terms: WorkerTerms
+        self._probe = ""
 
     def run(self) -> None:
         """Run workers until the flow ends.
@@ -111,8 +122,9 @@ class Agent:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _run(self) -> None:
-        self._queue = asyncio.Queue()
-        (self._folder / "path").write_text(json.dumps([sys.path, str(Path.cwd())]))
+        self._queue, self._inbox = asyncio.Queue(), asyncio.Queue()
+        paths = [*sys.path, *({f"{self._versions}"} - {*sys.path})]  # workers import functions of new versions
+        (self._folder / "path").write_text(json.dumps([paths, str(Path.cwd())]))
         self._lease = Lease(self._folder / LEASE)
         await asyncio.start_unix_server(self._take_control, self._folder / CONTROL, limit=_LINE_BYTES)
         await asyncio.start_unix_server(self._take_calls, self._folder / REGISTRY, limit=_LINE_BYTES)
@@ -143,7 +155,8 @@ class Agent:
         writing = asyncio.create_task(self._write(call))
         reading = asyncio.create_task(self._read(call))
         watching = asyncio.create_task(self._watch())
-        tasks = writing, reading, watching
+        acting = asyncio.create_task(self._act())
+        tasks = writing, reading, watching, acting
         reason = ""
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -156,6 +169,7 @@ class Agent:
             raise JobError(f"--join {self._join}: the connection to the controller is lost") from None
         finally:
             watching.cancel()
+            acting.cancel()
             await self._end_workers()
             self._send(left=hosts_pb2.Left(reason=reason))
             self._queue.put_nowait(None)
@@ -236,21 +250,17 @@ class Agent:
         kind = message.WhichOneof("kind")
         content = getattr(message, kind)
         match kind:
-            case "terms":
-                self._begin(content)
+            case "terms" | "update" | "start" | "stop":
+                self._inbox.put_nowait((kind, content))
             case "pong":
                 self._renew(content)
             case "line":
                 worker = self._workers.get(content.worker)
                 if worker is not None and worker.control is not None:
                     worker.control.write(content.line)
-            case "start":
-                self._spawn(self._start(content.worker))
-            case "stop" if content.worker in self._workers:
-                worker = self._workers[content.worker]
-                (worker.kill if content.kill else worker.stop)()
             case "directory":
-                self._follow(content)
+                self._directory = content
+                self._follow()
             case "views":
                 self._install(content.views)
             case "answer":
@@ -261,21 +271,77 @@ class Agent:
                 return True
         return False
 
-    def _begin(self, terms: Any) -> None:
-        """Prepare the folder of the workers."""
-        self._host, self._lease_s = terms.host, terms.lease_s
-        self._until = lease_clock() + self._lease_s
-        self._lease.renew(self._until)
+    async def _act(self) -> None:
+        """Do in order what concerns versions and workers, while pings and lines of workers go on."""
+        while True:
+            kind, content = await self._inbox.get()
+            match kind:
+                case "terms":
+                    await self._begin(content)
+                case "update":
+                    await self._prepare(content)
+                case "start":
+                    self._spawn(self._start(content.worker))
+                case "stop" if content.worker in self._workers:
+                    worker = self._workers[content.worker]
+                    (worker.kill if content.kill else worker.stop)()
+
+    async def _begin(self, terms: Any) -> None:
+        """Prepare the folder of the workers, first, and when the flow was updated."""
         given = WorkerTerms.from_json(terms.begin, self._folder / SINKS)
-        for folder in shared_folders(self._topology, given.begin.folder):
-            if not (folder / terms.probe).exists():
+        version = given.begin.version
+        if self._relay is None:
+            self._host, self._lease_s = terms.host, terms.lease_s
+            self._until = lease_clock() + self._lease_s
+            self._lease.renew(self._until)
+            if terms.HasField("file"):
+                self._topology = await asyncio.to_thread(load_file, terms.file, self._versions, given.firsts)
+            elif given.firsts:
+                self._topology = divided(self._topology, given.firsts)
+            self._check_folders(self._topology, given.begin.folder, terms.probe)
+        elif self._new is not None and self._new[0] == version:
+            self._topology, self._new = self._new[1], None
+        else:
+            raise InputError(f"{terms.file.name}: version {version} of the flow was not prepared")
+        self._terms, self._probe = given, terms.probe
+        flow = pickled(self._topology, (self._topology, given.options, given.begin))
+        partial = self._folder / "flow.partial"
+        partial.write_bytes(flow)
+        partial.replace(self._folder / "flow")
+        if self._relay is None:
+            self._relay = Relay(self._folder, self._host, self._access, self._lease_s, {0: self._join})
+            self._relay.shift = self._shift
+            self._follow()
+            self._report(f"joined {self._join} as host {self._host}")
+        self._send(prepared=hosts_pb2.Prepared(number=version))
+
+    async def _prepare(self, update: Any) -> None:
+        """Make a new version of the flow from the file of this host, for its workers."""
+        try:
+            content = await asyncio.to_thread(self._make, update)
+        except Exception as error:  # also of the user's file: the flow goes on without the update
+            reason = str(error) if isinstance(error, GoffishError) else described(error)
+            self._send(prepared=hosts_pb2.Prepared(number=update.number, reason=" ".join(reason.split())))
+            return
+        partial = self._folder / "update.partial"
+        partial.write_bytes(content)
+        partial.replace(self._folder / f"update-{update.number}")  # workers look for it again and again
+        self._report(f"prepared {update.file.name} as version {update.number}")
+        self._send(prepared=hosts_pb2.Prepared(number=update.number))
+
+    def _make(self, update: Any) -> bytes:
+        """Return the pickled plan of an update."""
+        new = load_file(update.file, self._versions, self._terms.firsts)
+        self._check_folders(new, self._terms.begin.folder, self._probe)
+        plan = plan_from_json(update.plan, self._topology, new, self._versions / update.file.name)
+        self._new = plan.number, new
+        return pickled(new, plan)
+
+    @staticmethod
+    def _check_folders(topology: Topology, checkpoint: Path | None, probe: str) -> None:
+        for folder in shared_folders(topology, checkpoint):
+            if not (folder / probe).exists():
                 raise InputError(f"{folder}: is not the same folder as on the controller; all machines must share it")
-        topology = divided(self._topology, given.firsts) if given.firsts else self._topology
-        flow = pickled(topology, (topology, given.options, given.begin))
-        (self._folder / "flow").write_bytes(flow)
-        self._relay = Relay(self._folder, self._host, self._access, self._lease_s, {0: self._join})
-        self._relay.shift = self._shift
-        self._report(f"joined {self._join} as host {self._host}")
 
     def _renew(self, pong: Any) -> None:
         known, self._shift = self._shift, pong.clock - time.monotonic()
@@ -286,11 +352,11 @@ class Agent:
         if self._relay is not None:
             self._relay.shift = self._shift
 
-    def _follow(self, directory: Any) -> None:
-        if self._relay is not None:
+    def _follow(self) -> None:
+        if self._relay is not None and self._directory is not None:
+            hosts = self._directory.hosts
             self._relay.follow(
-                {one.host: one.address for one in directory.hosts},
-                {worker: one.host for one in directory.hosts for worker in one.workers},
+                {one.host: one.address for one in hosts}, {worker: one.host for one in hosts for worker in one.workers}
             )
 
     def _install(self, views: list[str]) -> None:

@@ -22,6 +22,7 @@ from goffish.errors import InputError
 from goffish.streaming.hosts.access import Access
 from goffish.streaming.hosts.relay import Relay
 from goffish.streaming.hosts.terms import WorkerTerms, check_hosts, shared_folders, software
+from goffish.streaming.hosts.versions import file_of, plan_to_json
 from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.registry import FileRegistry, view_to_json
 from goffish.streaming.runtime.launch import CONTROL, Handle, start_here
@@ -29,6 +30,8 @@ from goffish.streaming.runtime.lease import lease_clock
 from goffish.streaming.runtime.remote import answer_call
 from goffish.streaming.runtime.worker import Begin
 from goffish.streaming.topology import Topology
+from goffish.streaming.updates.plan import UpdatePlan
+from goffish.streaming.updates.rollout import Progress
 from goffish.v1 import hosts_pb2
 
 LEASE_S = 10.0
@@ -83,6 +86,9 @@ class _Host:
     epoch: int = 0  # of the last view that was sent
     shift: float = 0.0
     leaving: bool = False
+    ready: bool = True  # unless it has joined a flow that runs, and has not accepted its terms yet
+    prepared: int = -1  # the newest version that it can start workers of
+    failed: tuple[int, str] = -1, ""  # the last version that it cannot, and why
 
     def send(self, **message: Any) -> None:
         self.queue.put_nowait(hosts_pb2.JoinResponse(**message))
@@ -126,6 +132,8 @@ class Machines:
         self._ended: dict[int, float] = {}  # workers whose links still bring something, and until when
         self._folder: Path | None = None
         self._terms: WorkerTerms | None = None
+        self._file: Any = None  # of the version that runs, once the flow was updated
+        self._update: Any = None  # that is in progress
         self._registry: FileRegistry | None = None
         self._relay: Relay | None = None
         self._finishing: set[asyncio.Task[None]] = set()
@@ -218,10 +226,12 @@ class Machines:
         reason = self._refusal(hello)
         if reason is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
-        host = _Host(self._next, hello.address, hello.slots, lease_clock())
+        host = _Host(self._next, hello.address, hello.slots, lease_clock(), ready=self._terms is None)
         self._next += 1
         self._hosts[host.number] = host
         self._send_terms(host)
+        if self._update is not None:
+            host.send(update=self._update)
         self._publish()
         with self._joined:
             self._joined.notify_all()
@@ -239,7 +249,7 @@ class Machines:
             return f"runs {hello.version or 'an unknown version'}; the controller runs {software()}"
         if hello.flow != name:
             return f"has flow {hello.flow}; the controller runs flow {name}"
-        if hello.fingerprint != fingerprint:
+        if self._file is None and hello.fingerprint != fingerprint:  # otherwise it loads the file of the update
             return f"has another version of flow {name} than the controller; copy the file of the controller"
         if hello.slots < 1:
             return f"--slots {hello.slots}: must be at least 1"
@@ -281,6 +291,12 @@ class Machines:
         self._push(host)
         host.send(answer=hosts_pb2.RegistryAnswer(id=call.id, result=json.dumps(result)))
 
+    def _take_prepared(self, host: _Host, prepared: Any) -> None:
+        if prepared.reason:
+            host.failed = prepared.number, f"{host.address}: {prepared.reason}"
+        else:
+            host.prepared, host.ready = max(prepared.number, host.prepared), True
+
     def _take_unreachable(self, host: _Host, other: Any) -> None:
         self._part(host.number, other.host)
 
@@ -294,7 +310,7 @@ class Machines:
 
     _takers: dict[str, Callable[[Machines, _Host, Any], None]] = {
         "ping": _take_ping, "line": _take_line, "begun": _take_begun, "end": _take_end, "call": _take_call,
-        "unreachable": _take_unreachable, "left": _take_left,
+        "unreachable": _take_unreachable, "left": _take_left, "prepared": _take_prepared,
     }  # fmt: skip
 
     async def Link(self, packets: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
@@ -310,7 +326,10 @@ class Machines:
     def _send_terms(self, host: _Host) -> None:
         if self._terms is not None:
             begin = self._terms.to_json()
-            host.send(terms=hosts_pb2.Terms(host=host.number, lease_s=self._lease_s, begin=begin, probe=self._probe))
+            terms = hosts_pb2.Terms(
+                host=host.number, lease_s=self._lease_s, begin=begin, probe=self._probe, file=self._file
+            )
+            host.send(terms=terms)
 
     def _publish(self) -> None:
         """Hand on where all workers are."""
@@ -423,14 +442,20 @@ class Machines:
             )
         self._ask(self._begin(folder, WorkerTerms(options, begin, firsts)))
 
-    async def _begin(self, folder: Path, terms: WorkerTerms) -> None:
-        for shared in shared_folders(self._topology, terms.begin.folder):
+    def _mark(self, topology: Topology, checkpoint: Path | None) -> None:
+        """Make the files by which agents see that folders are the same."""
+        for shared in shared_folders(topology, checkpoint):
+            if shared / self._probe in self._probes:
+                continue
             try:
                 shared.mkdir(parents=True, exist_ok=True)
                 (shared / self._probe).touch()
             except OSError as error:
                 raise InputError(f"{shared}: cannot be written ({error.strerror or error})") from None
             self._probes.append(shared / self._probe)
+
+    async def _begin(self, folder: Path, terms: WorkerTerms) -> None:
+        self._mark(self._topology, terms.begin.folder)
         self._folder, self._terms = folder, terms
         self._relay = Relay(folder, _HERE, self._access, self._lease_s)
         for host in self._hosts.values():
@@ -447,12 +472,62 @@ class Machines:
         for host in self._hosts.values():
             self._push(host)
 
+    # Updates.
+
+    def check(self, new: Topology) -> None:
+        """Raise an error if a new version cannot run on several hosts, or is not from a file."""
+        check_hosts(new, None if self._terms is None else self._terms.begin.folder)
+        file_of(new)
+
+    def deploy(self, plan: UpdatePlan) -> None:
+        """Begin to prepare a new version on all hosts."""
+        self._ask(self._deploy(plan))
+
+    async def _deploy(self, plan: UpdatePlan) -> None:
+        assert self._terms is not None
+        self._mark(plan.new, self._terms.begin.folder)
+        self._update = hosts_pb2.Update(number=plan.number, file=file_of(plan.new), plan=plan_to_json(plan))
+        for host in self._hosts.values():
+            host.send(update=self._update)
+
+    @property
+    def progress(self) -> list[Progress]:
+        """How far all hosts are with versions."""
+        hosts = [one for one in list(self._hosts.values()) if not one.leaving]
+        number = 0 if self._update is None else self._update.number
+        return [Progress(one.prepared, failed=one.failed[1] if one.failed[0] == number else None) for one in hosts]
+
+    def complete(self, begin: Begin | None) -> None:
+        """End an update.
+
+        Parameters
+        ----------
+        begin : Begin, optional
+            Where workers of the new version begin; None if the update was aborted.
+        """
+        self._ask(self._complete(begin))
+
+    async def _complete(self, begin: Begin | None) -> None:
+        update, self._update = self._update, None
+        if begin is None or self._terms is None:
+            return
+        self._terms, self._file = self._terms._replace(begin=begin), update.file
+        for host in self._hosts.values():
+            if host.prepared >= update.number:
+                self._send_terms(host)
+            elif not host.leaving:  # it has joined after the other hosts had prepared the version
+                host.leaving = True
+                number, reason = host.failed
+                reason = reason if number == update.number else "the new version was not prepared in time"
+                host.send(end=hosts_pb2.EndOfFlow(reason=reason))
+
     def __call__(self, number: int, command: Sequence[str]) -> Handle:
         """Start a worker on the host with most free slots."""
         return self._ask(self._start(number, command))
 
     async def _start(self, number: int, command: Sequence[str]) -> Handle:
-        load = {one: (len(host.workers), host.slots) for one, host in self._hosts.items() if not host.leaving}
+        hosts = {one: host for one, host in self._hosts.items() if host.ready and not host.leaving}
+        load = {one: (len(host.workers), host.slots) for one, host in hosts.items()}
         if self._here or not load:
             load[_HERE] = len(self._local), max(self._here, 1)
         place = min(load, key=lambda one: (load[one][0] / load[one][1], one))

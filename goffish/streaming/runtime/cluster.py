@@ -148,7 +148,7 @@ class Cluster:
         self._meter = Meter(topology)
         self._processes: dict[int, WorkerProcess] = {}
         self._launch, self._replaces = machines or launch or start_here, replaces
-        self._updates = machines is None
+        self._machines = machines
         self._members: frozenset[int] = frozenset()
         self._controls = Controls(folder)
         self._gone: dict[str, Counts] = {}
@@ -278,6 +278,7 @@ class Cluster:
         if self._rollout is not None:
             self._advance(self._rollout)
         else:
+            self._bring_up()
             self._take_step()
         if self._forgets and self._checkpoints is not None and self._rollout is None:
             # The checkpoints of all workers are of the new version.
@@ -289,6 +290,15 @@ class Cluster:
         if self._old and self._checkpoints is not None and self._saved:
             self._checkpoints.remove(self._old)
             self._old = []
+
+    def _bring_up(self) -> None:
+        """Bring workers to the version that runs, which have begun before an update was complete."""
+        version = self._begin.version
+        for one in self._processes.values():
+            if one.ready and "update" in one.report and one.report["update"][1] < version:
+                one.send(command="prepare", version=version)
+                one.send(command="activate", version=version, paused=False)
+                one.send(command="complete", version=version)
 
     def _check_errors(self) -> None:
         most = self.topology.max_errors
@@ -474,6 +484,8 @@ class Cluster:
         plan = self.plan(new, strategy, partial_windows)
         plan.check_sinks()
         (self._folder / f"update-{plan.number}").write_bytes(pickled(plan.new, plan))
+        if self._machines is not None:
+            self._machines.deploy(plan)
         self._attempts += 1
         bounds = forecast({strategy: plan}, self.metrics(), self.setup).bounds.get(strategy)
         self._writes, self._asked = {}, time.monotonic()
@@ -483,11 +495,8 @@ class Cluster:
         """Compare the flow with another version of it."""
         new = divided(new, self._firsts) if self._firsts else new
         Plan(new)
-        if not self._updates:
-            raise InputError(
-                f"flow {new.name}: workers on several machines cannot be updated; stop the flow, and resume the new "
-                "version from its checkpoint"
-            )
+        if self._machines is not None:
+            self._machines.check(new)
         number: int = self._begin.version + self._attempts + 1
         if not self._replaces and _choices(new) != _choices(self.topology):
             raise InputError(
@@ -526,7 +535,8 @@ class Cluster:
             drained &= one.report["epoch"] >= view.epoch  # and not before it took over from another worker
             progress[number] = Progress(newest, active, drained, one.report["failed"].get(f"{rollout.plan.number}"))
         now = time.monotonic()
-        commands = rollout.advance(progress, view.nodes.tolist(), now)
+        hosts = () if self._machines is None else self._machines.progress
+        commands = rollout.advance(progress, view.nodes.tolist(), now, list(hosts))
         if rollout.activated == now and self._checkpoints is not None:  # before the first worker activates it
             self._checkpoints.keep(pickled(rollout.plan.new, rollout.plan))
         for number, command in commands:
@@ -544,6 +554,8 @@ class Cluster:
             self._begin = replace(self._begin, version=plan.number, origins=origins, update=None)
             self._write_flow(plan.new)
             self._forgets = {number: one.report["serial"] + 1 for number, one in workers.items()}
+        if self._machines is not None:
+            self._machines.complete(self._begin if rollout.state == RolloutState.COMPLETE else None)
         lost = sum(one.report.get("lost", 0) for one in self._processes.values())
         self.updates.append(rollout.report(self._writes, lost - self._lost_before))
         self._lost_before = lost

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,9 @@ from goffish.streaming.metrics import Counts
 if TYPE_CHECKING:
     from goffish.streaming.ring.options import Options
     from goffish.streaming.runtime.worker import Begin
+    from goffish.streaming.topology import Topology
+    from goffish.streaming.updates.plan import UpdatePlan
+    from goffish.streaming.updates.rollout import Progress
 
 #: Between two reports of a worker, at least.
 REPORTS_S = 0.1
@@ -60,6 +63,19 @@ class Machines(Launcher, Protocol):
 
     def follow(self) -> None:
         """Hand the ring on, which now exists."""
+
+    def check(self, new: Topology) -> None:
+        """Raise an error if the hosts cannot run a new version of the flow."""
+
+    def deploy(self, plan: UpdatePlan) -> None:
+        """Begin to prepare a new version on all hosts."""
+
+    @property
+    def progress(self) -> Iterable[Progress]:
+        """How far all hosts are with versions."""
+
+    def complete(self, begin: Begin | None) -> None:
+        """End an update; None if it was aborted."""
 
 
 def start_here(number: int, command: Sequence[str]) -> Handle:

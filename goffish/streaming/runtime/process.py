@@ -243,8 +243,11 @@ class Process:
                 self._worker.node.give(command["target"], now, leaves=command["leaves"], part=part)
 
     def _prepare(self, version: int) -> None:
+        file = self._folder / f"update-{version}"
+        if not file.exists():
+            return  # the agent of this host has not made it yet; the command comes again
         try:
-            self._worker.prepare_update(pickle.loads((self._folder / f"update-{version}").read_bytes()))
+            self._worker.prepare_update(pickle.loads(file.read_bytes()))
         except Exception as error:  # of functions of the user: the flow goes on without the update
             self._failed[version] = f"worker {self._number}: {described(error)}"
 

@@ -133,7 +133,7 @@ class Rollout:
         self.state, self.ended = RolloutState.COMPLETE, now
 
     def advance(
-        self, workers: Mapping[int, Progress], members: Collection[int], now: float
+        self, workers: Mapping[int, Progress], members: Collection[int], now: float, hosts: Collection[Progress] = ()
     ) -> list[tuple[int, dict[str, Any]]]:
         """Return the commands that are due, with their receivers.
 
@@ -144,16 +144,18 @@ class Rollout:
         members : collection of int
             Those on the ring.
         now : float
+        hosts : collection of Progress, optional
+            What other hosts have reported last, also those that have no workers yet.
         """
         number = self.plan.number
         present = [workers.get(one) for one in members]
         if self.state == RolloutState.DEPLOYING:
-            failed = next((one.failed for one in workers.values() if one.failed), None)
+            failed = next((one.failed for one in (*workers.values(), *hosts) if one.failed), None)
             if failed is None and now > self.begun + self._deploy_s:
                 failed = f"not all workers were ready within {self._deploy_s:g} s"
             if failed is not None:
                 self.abort(failed, now)
-            elif all(one is not None and one.newest >= number for one in present):
+            elif all(one is not None and one.newest >= number for one in (*present, *hosts)):
                 self.state, self.activated = RolloutState.DRAINING, now
         if self.state == RolloutState.DRAINING and all(
             one is not None and one.active >= number and one.drained for one in present

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 
 from tests.commands import assert_refused, call
+from tests.streaming.runtime.conftest import Start
 from tests.streaming.runtime.hosts import TOKEN, Started, kill, wait_for
 from tests.streaming.runtime.hosts_network import Network
 from tests.streaming.runtime.test_cluster import FLOW, make_events, sums_of
-
-Start = Callable[..., Started]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a command of ``goffish stream``; all end with the test."""
-    started: list[Started] = []
-
-    def begin(*arguments: str, token: str = TOKEN, before: tuple[str, ...] = ()) -> Started:
-        one = Started([*arguments, "--token", token], tmp_path / f"log-{len(started)}", before)
-        started.append(one)
-        return one
-
-    yield begin
-    for one in started:
-        one.close()
 
 
 def write_flow(folder: Path, more: str = "", name: str = "groups.py", window: str = "5s") -> Path:
