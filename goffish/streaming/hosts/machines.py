@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,8 +19,16 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
 from goffish.streaming.hosts.access import Access
+from goffish.streaming.hosts.placement import (
+    Load,
+    alternated,
+    best_host,
+    best_insertion,
+    best_removal,
+    lost_with_host,
+)
 from goffish.streaming.hosts.relay import Relay
 from goffish.streaming.hosts.terms import WorkerTerms, check_hosts, shared_folders, software
 from goffish.streaming.hosts.versions import file_of, plan_to_json
@@ -134,6 +143,7 @@ class Machines:
         self._terms: WorkerTerms | None = None
         self._file: Any = None  # of the version that runs, once the flow was updated
         self._update: Any = None  # that is in progress
+        self._chosen: int | None = None  # host of the next worker
         self._registry: FileRegistry | None = None
         self._relay: Relay | None = None
         self._finishing: set[asyncio.Task[None]] = set()
@@ -521,16 +531,55 @@ class Machines:
                 reason = reason if number == update.number else "the new version was not prepared in time"
                 host.send(end=hosts_pb2.EndOfFlow(reason=reason))
 
-    def __call__(self, number: int, command: Sequence[str]) -> Handle:
-        """Start a worker on the host with most free slots."""
-        return self._ask(self._start(number, command))
+    # Places of workers.
 
-    async def _start(self, number: int, command: Sequence[str]) -> Handle:
+    def _loads(self) -> dict[int, Load]:
         hosts = {one: host for one, host in self._hosts.items() if host.ready and not host.leaving}
-        load = {one: (len(host.workers), host.slots) for one, host in hosts.items()}
-        if self._here or not load:
-            load[_HERE] = len(self._local), max(self._here, 1)
-        place = min(load, key=lambda one: (load[one][0] / load[one][1], one))
+        loads = {one: Load(len(host.workers), host.slots) for one, host in hosts.items()}
+        if self._here or not loads:
+            loads[_HERE] = Load(len(self._local), max(self._here, 1))
+        return loads
+
+    def alternate(self, workers: Sequence[int], replication: int) -> list[int]:
+        """Return workers in an order of the ring in which copies are on other hosts, as far as possible."""
+        places = self._ask(self._hosts_of(workers))
+        order = alternated({one: place for one, place in zip(workers, places, strict=True) if place is not None})
+        if len(order) < len(workers):
+            return list(workers)  # some have already ended
+        ring = [self._places.get(one) for one in order]
+        if replication and len(set(ring)) > 1 and (lost := lost_with_host(ring, replication)):
+            text = (
+                f"flow {self._topology.name}: {lost} of {len(order)} workers have all copies of their state on their "
+                "own machine, whose loss ends the flow; give machines equal slots, use more of them, or raise "
+                "--replication"
+            )
+            warnings.warn(text, GoffishWarning, stacklevel=2)
+        return order
+
+    def choose(self, ring: Sequence[int], among: range, at: int, replication: int) -> int:
+        """Choose the host of the next worker, and return where on the ring it should be."""
+        place, self._chosen = self._ask(self._choose(ring, among, at, replication))
+        return place
+
+    async def _choose(self, ring: Sequence[int], among: range, at: int, replication: int) -> tuple[int, int]:
+        return best_insertion(await self._hosts_of(ring), among, at, self._loads(), replication)
+
+    def dismiss(self, ring: Sequence[int], among: range, replication: int) -> int:
+        """Return the place on the ring of the worker that should leave."""
+        return best_removal(self._ask(self._hosts_of(ring)), among, replication)
+
+    async def _hosts_of(self, workers: Sequence[int]) -> list[int | None]:
+        """Return the hosts of workers; None for those that have ended."""
+        return [None if one in self._ended else self._places.get(one) for one in workers]
+
+    def __call__(self, number: int, command: Sequence[str]) -> Handle:
+        """Start a worker on the host that was chosen, or on the best one."""
+        chosen, self._chosen = self._chosen, None
+        return self._ask(self._start(number, command, chosen))
+
+    async def _start(self, number: int, command: Sequence[str], chosen: int | None) -> Handle:
+        loads = self._loads()
+        place = chosen if chosen is not None and chosen in loads else best_host(loads)
         self._places[number] = place
         self._publish()
         if place == _HERE:

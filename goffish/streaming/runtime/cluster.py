@@ -148,7 +148,7 @@ class Cluster:
         self._meter = Meter(topology)
         self._processes: dict[int, WorkerProcess] = {}
         self._launch, self._replaces = machines or launch or start_here, replaces
-        self._machines = machines
+        self._machines, self._replication = machines, replication
         self._members: frozenset[int] = frozenset()
         self._controls = Controls(folder)
         self._gone: dict[str, Counts] = {}
@@ -179,7 +179,11 @@ class Cluster:
             (self._folder / "path").write_text(json.dumps([sys.path, str(Path.cwd())]))
             if machines is not None:
                 machines.begin(self._folder, self._options, self._begin, self._firsts)
-            self._staff = {stage: [self.add_worker() for _ in range(n)] for stage, n in self._sizes(workers).items()}
+            sizes = self._sizes(workers)
+            numbers = [self.add_worker() for _ in range(sum(sizes.values()))]
+            if machines is not None:
+                numbers = machines.alternate(numbers, replication)
+            self._staff = {stage: [numbers.pop(0) for _ in range(size)] for stage, size in sorted(sizes.items())}
             self._wanted = self._layout()
             members = sorted((Member(one, token) for one, token in self._wanted.items()), key=lambda one: one.token)
             self._registry = FileRegistry(self._folder / "ring", View(1, tuple(members), replication))
@@ -347,8 +351,25 @@ class Cluster:
         if workers is None:
             return
         at = workers.index(number)
-        workers[at : at + 1] = [self.add_worker(self._weights[number])] if self._replaces else []
+        del workers[at]
+        if self._replaces:
+            self._insert(workers, at, self._weights[number])
         self.arrange({stage: others for stage, others in self._staff.items() if others}, self._spares)
+
+    def _insert(self, workers: list[int], at: int, weight: float = 1.0) -> None:
+        """Start a worker of a stage, so that copies of its state are on other machines."""
+        if self._machines is not None:
+            ring, among = self._ring(workers)
+            places = range(among.start, among.stop + 1)
+            at = self._machines.choose(ring, places, among.start + at, self._replication) - among.start
+        workers.insert(at, self.add_worker(weight))
+
+    def _ring(self, workers: list[int]) -> tuple[list[int], range]:
+        """Return all workers in the order of the ring, and where among them those of a stage are."""
+        stages = [self._staff[stage] for stage in sorted(self._staff)]
+        at = next(at for at, others in enumerate(stages) if others is workers)
+        first = sum(map(len, stages[:at]))
+        return [one for others in stages for one in others], range(first, first + len(workers))
 
     def add_worker(self, weight: float = 1.0) -> int:
         """Start a worker that `arrange` can give positions to, and return its number.
@@ -605,8 +626,13 @@ class Cluster:
             for stage, size in command["sizes"].items():
                 workers = self._staff[stage]
                 while len(workers) < size:
-                    workers.append(self.add_worker())
-                del workers[size:]
+                    self._insert(workers, len(workers))
+                while len(workers) > size:
+                    ring, among = self._ring(workers)
+                    last = among.stop - 1
+                    if self._machines is not None:
+                        last = self._machines.dismiss(ring, among, self._replication)
+                    del workers[last - among.start]
             self.arrange(self._staff)
             return
         if command["command"] == "stop":

@@ -64,6 +64,15 @@ class Machines(Launcher, Protocol):
     def follow(self) -> None:
         """Hand the ring on, which now exists."""
 
+    def alternate(self, workers: Sequence[int], replication: int) -> list[int]:
+        """Return workers in an order of the ring in which copies are on other hosts, as far as possible."""
+
+    def choose(self, ring: Sequence[int], among: range, at: int, replication: int) -> int:
+        """Choose the host of the next worker, and return where on the ring it should be."""
+
+    def dismiss(self, ring: Sequence[int], among: range, replication: int) -> int:
+        """Return the place on the ring of the worker that should leave."""
+
     def check(self, new: Topology) -> None:
         """Raise an error if the hosts cannot run a new version of the flow."""
 

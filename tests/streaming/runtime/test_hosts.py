@@ -78,6 +78,24 @@ def test_an_agent_that_is_killed(start: Start, tmp_path: Path) -> None:
     assert sums_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
+def test_a_host_of_half_of_the_workers_that_is_killed(start: Start, tmp_path: Path) -> None:
+    """Breaks when workers of one host follow each other on the ring, so that their copies are lost with it."""
+    expected = make_events(tmp_path / "in", 4000)
+    flow = write_flow(tmp_path, ", rate=1000")
+    controller, address = run_flow(start, flow, 4, "--here", "1", "--lease", "2s")
+    start("worker", str(flow), "--join", address, "--slots", "1").printed("listening on ")
+    agent = start("worker", str(flow), "--join", address, "--slots", "2")
+    wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
+    workers = agent.workers
+    assert len(workers) == 2
+    for pid in [agent.process.pid, *workers]:
+        kill(pid)
+    assert controller.wait(180) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+    assert "warning" not in controller.output
+
+
 def test_clocks(start: Start, tmp_path: Path) -> None:
     """Breaks when a time of one host is compared with the clock of another, as in leases and latencies."""
     before = in_other_time()
