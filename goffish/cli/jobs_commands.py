@@ -15,8 +15,18 @@ from goffish.cli.inputs import duration
 from goffish.cli.options import DEADLINE_HELP, HOURS_HELP, TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.cli.server_calls import COLUMNS, OVER, UNDER_WAY, calls_server, job_facts, job_row, job_state
-from goffish.cli.stream_commands import BOUNDS, STRATEGY_HELP, WINDOWS_HELP, WORKERS_HELP, plan_facts, print_bounds
+from goffish.cli.stream_commands import (
+    BOUNDS,
+    REQUIRE_HELP,
+    STRATEGY_DEFAULT,
+    STRATEGY_HELP,
+    WINDOWS_HELP,
+    WORKERS_HELP,
+    plan_facts,
+    print_bounds,
+)
 from goffish.errors import InputError
+from goffish.streaming.updates.bounds import Requirement
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 if TYPE_CHECKING:
@@ -402,7 +412,8 @@ def _update(
     flow: Annotated[
         str, typer.Argument(metavar="FLOW", help="New version: name of a flow of the server; @FILE reads a YAML file.")
     ],
-    strategy: Annotated[Strategy, typer.Option(help=STRATEGY_HELP)] = Strategy.MVC,
+    strategy: Annotated[Strategy | None, typer.Option(help=STRATEGY_HELP, show_default=STRATEGY_DEFAULT)] = None,
+    require: Annotated[list[Requirement] | None, typer.Option(help=REQUIRE_HELP, show_default="none")] = None,
     partial_windows: Annotated[PartialWindow, typer.Option(help=WINDOWS_HELP)] = PartialWindow.EMIT,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would change, with bounds of the cost, and exit.")
@@ -411,7 +422,12 @@ def _update(
 ) -> None:
     """Begin to replace a flow by another version of it, without stopping it; jobs watch prints the end."""
     plan = client.update_flow(
-        job, _flow(flow), strategy=str(strategy), partial_windows=str(partial_windows), dry_run=dry_run
+        job,
+        _flow(flow),
+        strategy=strategy and str(strategy),
+        partial_windows=str(partial_windows),
+        dry_run=dry_run,
+        require=[str(one) for one in require or ()],
     )
     if json:
         print_json(plan)

@@ -58,6 +58,8 @@ _LOOKS_S = 0.1
 STRATEGY_HELP = "What happens to records in flight: mvc and pvc lose and mix nothing."
 #: Heading of the options of scheduling policies.
 SCALING = "Scheduling policies"
+STRATEGY_DEFAULT = "mvc, or what --require recommends"
+REQUIRE_HELP = "What the update must keep or have; repeatable."
 WINDOWS_HELP = "What becomes of open windows that depend on the change."
 
 
@@ -515,14 +517,11 @@ def _update(
     new: Annotated[str, typer.Argument(metavar="FILE", help="New version: Python or YAML file of the flow.")],
     strategy: Annotated[
         Strategy | None,
-        typer.Option(
-            help=STRATEGY_HELP,
-            show_default="mvc, or what --require recommends",
-        ),
+        typer.Option(help=STRATEGY_HELP, show_default=STRATEGY_DEFAULT),
     ] = None,
     require: Annotated[
         list[Requirement] | None,
-        typer.Option(help="What the update must keep or have; repeatable.", show_default="none"),
+        typer.Option(help=REQUIRE_HELP, show_default="none"),
     ] = None,
     partial_windows: Annotated[PartialWindow, typer.Option(help=WINDOWS_HELP)] = PartialWindow.EMIT,
     dry_run: Annotated[

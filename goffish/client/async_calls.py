@@ -258,8 +258,8 @@ class AsyncCalls(Connection):
         await self._call(self.flows.StopFlow, requests.of_job(flows_pb2.StopFlowRequest(), job), usual_s=CHANGE_S)
 
     async def update_flow(
-        self, job: str, flow: str | Mapping[str, Any], *, strategy: str = "mvc", partial_windows: str = "emit",
-        dry_run: bool = False,
+        self, job: str, flow: str | Mapping[str, Any], *, strategy: str | None = None, partial_windows: str = "emit",
+        dry_run: bool = False, require: Iterable[str] = (),
     ) -> dict[str, Any]:  # fmt: skip
         """Begin to replace a flow by another version of it; `watch` returns an event when the update has ended.
 
@@ -269,12 +269,14 @@ class AsyncCalls(Connection):
             Job id.
         flow : str or mapping
             The new version, as in `submit_flow`.
-        strategy : {"mvc", "pvc", "hti", "nch", "ncl"}
-            What happens to records in flight [default: "mvc"].
+        strategy : {"mvc", "pvc", "hti", "nch", "ncl"}, optional
+            What happens to records in flight [default: "mvc", or what `require` recommends].
         partial_windows : {"emit", "drop", "merge"}
             What becomes of open windows that depend on the change [default: "emit"].
         dry_run : bool
             Return the plan only [default: False].
+        require : iterable of {"no-loss", "no-mixing", "lowest-latency"}
+            What the update must keep or have [default: nothing].
 
         Returns
         -------
@@ -291,7 +293,7 @@ class AsyncCalls(Connection):
         given = requests.flow_fields(flow)
         asked = requests.of_job(
             flows_pb2.UpdateFlowRequest(), job, **given, strategy=strategy, partial_windows=partial_windows,
-            dry_run=dry_run,
+            dry_run=dry_run, require=require,
         )  # fmt: skip
         plan: dict[str, Any] = json.loads((await self._call(self.flows.UpdateFlow, asked, usual_s=CHANGE_S)).plan)
         return plan

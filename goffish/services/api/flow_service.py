@@ -26,6 +26,7 @@ from goffish.services.store.records import Job, State
 from goffish.services.store.spec import FlowJob
 from goffish.services.store.store import Jobs
 from goffish.streaming.control import of_process
+from goffish.streaming.updates.bounds import Requirement, requirement_of
 from goffish.streaming.updates.versions import partial_window_of, strategy_of
 from goffish.v1 import flows_pb2, flows_pb2_grpc
 
@@ -111,7 +112,10 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
         for field in ("strategy", "partial_windows", "flow_name"):
             if len(getattr(request, field)) > _LONGEST:
                 raise InputError(f"{field}: at most {_LONGEST} characters are accepted")
-        strategy = str(strategy_of(request.strategy or "mvc"))
+        chosen = str(strategy_of(request.strategy)) if request.strategy else ""
+        if len(request.require) > len(Requirement):
+            raise InputError(f"require: at most {len(Requirement)} requirements are accepted")
+        require = ",".join(requirement_of(one) for one in request.require)
         windows = str(partial_window_of(request.partial_windows or "emit"))
         job, by = await self._own(request.id), caller.get().name
         known = job.spec.flow
@@ -120,11 +124,11 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
         kind = request.WhichOneof("flow")
         if kind is None:
             raise InputError("flow_name: give the name or the description of the new version")
-        given = getattr(request, kind)
+        text = getattr(request, kind)
         most = 64 << 10
-        if not 0 < len(given) <= most:
-            raise InputError(f"{kind}: {len(given):,} characters; 1 to {most:,} are accepted")
-        flow = FlowJob.model_validate({names[kind]: given, "workers": known.workers})
+        if not 0 < len(text) <= most:
+            raise InputError(f"{kind}: {len(text):,} characters; 1 to {most:,} are accepted")
+        flow = FlowJob.model_validate({names[kind]: text, "workers": known.workers})
 
         def update() -> str:
             flows = check_flow(flow, "", self._inputs, self._flows)
@@ -133,18 +137,21 @@ class FlowService(flows_pb2_grpc.FlowServiceServicer):  # type: ignore[misc, unu
             # Numbers of refused versions are not used again: the worker may have loaded them.
             number, begun = int(folder.wishes.get("last", 0)) + 1, False
             folder.wish(last=number)
-            arguments = {"file": str(number), "strategy": strategy, "partial_windows": windows}
+            given = {"file": str(number), "partial_windows": windows}
             add_version(folder, number, flows, flow, self._inputs.resolve)
             try:
                 if (self._ask(job, "updates") or {}).get("updating"):
                     raise InputError(f"job {job.id}: an update is in progress; wait until it is complete")
-                plan = self._ask(job, "plan", **arguments)
+                bounds: dict[str, Any] = {}
+                if request.dry_run or require:
+                    bounds = self._ask(job, "predict", **given, require=require) or {}
+                strategy = chosen or bounds.get("recommended") or "mvc"
+                plan = self._ask(job, "plan", **given, strategy=strategy)
                 if request.dry_run:
-                    bounds = {name: text for name, text in arguments.items() if name != "strategy"}
-                    plan |= self._ask(job, "predict", **bounds, require="")
+                    plan |= bounds
                 else:
                     folder.wish(version=number)
-                    self._ask(job, "update", **arguments)
+                    self._ask(job, "update", **given, strategy=strategy)
                     begun = True
             finally:
                 if not begun:

@@ -114,6 +114,11 @@ def test_a_flow_is_controlled(flowing: Known, orders: tuple[Client, str]) -> Non
     ann.switch_alternate(job, "price", "main")
     plan = ann.update_flow(job, "newer", dry_run=True)
     assert (plan["changes"], ann.flow_metrics(job)["updates"]) == ("changed price", [])
+    planned = ann.update_flow(job, "newer", dry_run=True, require=["no-loss", "no-mixing"])
+    assert planned["strategy"] == planned["recommended"] and planned["strategy"] in ("mvc", "pvc", "nch")
+    assert {"no-loss", "no-mixing"} in [{*one["meets"]} for one in planned["predictions"]]
+    planned = ann.update_flow(job, "newer", dry_run=True, require=["no-loss"], strategy="ncl")
+    assert planned["strategy"] == "ncl" and planned["recommended"] != "ncl"
     code, text = refused(lambda: ann.update_flow(job, "orders"))
     assert code == Code.INVALID_ARGUMENT and "no operator and no channel differs" in text
     for strategy in ("mvc", "pvc", "hti", "nch", "ncl"):
@@ -329,6 +334,14 @@ def test_messages_of_hostile_clients(flowing: Known, orders: tuple[Client, str])
         (lambda: ann.scale_flow(job, -1), "workers"),
         (lambda: ann.switch_alternate(job, "x" * 300, "y"), "operator: 1 to 200 characters"),
         (lambda: ann.update_flow(job, "newer", strategy="fast"), "fast"),
+        (
+            lambda: ann.update_flow(job, "newer", require=["speed"]),
+            "require = 'speed': choose one of no-loss, no-mixing, lowest-latency",
+        ),
+        (
+            lambda: ann.update_flow(job, "newer", require=["no-loss"] * 4),
+            "require: at most 3 requirements are accepted",
+        ),
         (lambda: ann.update_flow(job, "../newer"), "flow_name: unknown '../newer'"),
     ):
         code, text = refused(made)
@@ -395,6 +408,8 @@ def test_commands(flowing: Known, tmp_path: Path, orders: tuple[Client, str]) ->
     assert jobs("scale", job, "2") == f"{job}: 2 workers requested\n"
     assert jobs("switch", job, "price", "rough") == f"{job}: operator price uses rough\n"
     assert jobs("update", job, "newer", "--dry-run").startswith(f"{job}: changed price\n")
+    asked = ("update", job, "newer", "--dry-run", "--require", "no-mixing", "--json")
+    assert json.loads(jobs(*asked))["recommended"] in ("mvc", "pvc", "nch", "ncl")
     assert json.loads(jobs("update", job, "newer", "--strategy", "nch", "--json"))["strategy"] == "nch"
     until(lambda: ann.flow_metrics(job)["updates"])
     assert jobs("stop", job).startswith(f"{job}: stopped, savepoint ")
