@@ -45,7 +45,8 @@ EXTRAS = {
     "delta": Extra("Delta tables as sources and sinks of dataflows", {"deltalake": "deltalake"}),
     "http": Extra("Records that clients push to a dataflow over HTTP", {"uvicorn": "uvicorn"}),
     "service": Extra(
-        "Dataflows, spot jobs and the scheduling service: goffish plan, simulate, spot, serve, jobs, stream run --http",
+        "Dataflows, spot jobs, the scheduling service and flows on several machines: goffish plan, simulate, spot, "
+        "serve, jobs, stream run --http and --listen, stream worker",
         {
             "grpc": "grpcio", "grpc_health": "grpcio-health-checking", "grpc_reflection": "grpcio-reflection",
             "grpc_status": "grpcio-status", "google.protobuf": "protobuf", "alembic": "alembic",

@@ -104,13 +104,14 @@ def _run(
     listen: ListenOption = None,
     here: HereOption = 0,
     lease: Annotated[
-        float,
+        float | None,
         typer.Option(
             **duration("s"),
             help="Silence after which the workers of a machine end; numbers are seconds.",
+            show_default="10",
             rich_help_panel=MACHINES,
         ),
-    ] = 10.0,
+    ] = None,
     token: TokenOption = None,
     certificate: CertificateOption = None,
     key: KeyOption = None,

@@ -60,18 +60,19 @@ def access_of(
 
 
 def machines_of(
-    topology: Topology, listen: str | None, here: int, lease: float, checkpoint: str | None, **access: Any
+    topology: Topology, listen: str | None, here: int, lease: float | None, checkpoint: str | None, **access: Any
 ) -> AbstractContextManager[Machines | None]:
     """Return the machines of a flow; None without ``--listen``."""
     if listen is None:
-        given = [name for name, value in ({"here": here} | access).items() if value and name != "token"]
+        options = {"here": here or None, "lease": lease} | access
+        given = [name for name, value in options.items() if value is not None and name != "token"]
         if given:
             raise InputError(f"--{given[0]}: needs --listen")
         return nullcontext()
     made = access_of(listen, **access)
-    from goffish.streaming.hosts.machines import Machines
+    from goffish.streaming.hosts.machines import LEASE_S, Machines
 
-    return Machines(topology, made, here=here, lease_s=lease, checkpoint=checkpoint)
+    return Machines(topology, made, here=here, lease_s=LEASE_S if lease is None else lease, checkpoint=checkpoint)
 
 
 def run_agent(

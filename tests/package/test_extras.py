@@ -132,6 +132,7 @@ def test_no_extra_at_all(version: str, wheel: Path, tmp_path: Path) -> None:
         ("run components store --engine spark", "Spark: pyspark", "spark"),
         ("plan linear-road", "goffish plan: networkx", "service"),
         ("jobs list", "the service: grpcio", "service"),
+        ("stream worker flow.py --join 127.0.0.1:7070", "stream --listen and stream worker: grpcio", "service"),
     ):
         ended = subprocess.run(
             [found / "goffish", *words.split()], cwd=tmp_path, env=CLEAN, capture_output=True, text=True, check=False

@@ -95,8 +95,7 @@ class _Host:
     epoch: int = 0  # of the last view that was sent
     shift: float = 0.0
     leaving: bool = False
-    ready: bool = True  # unless it has joined a flow that runs, and has not accepted its terms yet
-    prepared: int = -1  # the newest version that it can start workers of
+    prepared: int = -1  # the newest version that it can start workers of, once it has accepted the terms
     failed: tuple[int, str] = -1, ""  # the last version that it cannot, and why
 
     def send(self, **message: Any) -> None:
@@ -144,6 +143,7 @@ class Machines:
         self._file: Any = None  # of the version that runs, once the flow was updated
         self._update: Any = None  # that is in progress
         self._chosen: int | None = None  # host of the next worker
+        self._refused = ""  # why a host cannot run the flow
         self._registry: FileRegistry | None = None
         self._relay: Relay | None = None
         self._finishing: set[asyncio.Task[None]] = set()
@@ -236,7 +236,7 @@ class Machines:
         reason = self._refusal(hello)
         if reason is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
-        host = _Host(self._next, hello.address, hello.slots, lease_clock(), ready=self._terms is None)
+        host = _Host(self._next, hello.address, hello.slots, lease_clock())
         self._next += 1
         self._hosts[host.number] = host
         self._send_terms(host)
@@ -305,13 +305,14 @@ class Machines:
         if prepared.reason:
             host.failed = prepared.number, f"{host.address}: {prepared.reason}"
         else:
-            host.prepared, host.ready = max(prepared.number, host.prepared), True
+            host.prepared = max(prepared.number, host.prepared)
 
     def _take_unreachable(self, host: _Host, other: Any) -> None:
         self._part(host.number, other.host)
 
     def _take_left(self, host: _Host, left: Any) -> None:
         if left.reason:
+            self._refused = self._refused or f"{host.address}: {left.reason}"
             text = json.dumps({"error": f"{host.address}: {left.reason}"}).encode() + b"\n"
             for worker in host.workers.values():
                 self._take_line(host, hosts_pb2.WorkerLine(worker=worker.number, line=text))
@@ -471,6 +472,10 @@ class Machines:
         for host in self._hosts.values():
             self._send_terms(host)
         self._publish()
+        while any(host.prepared < 0 for host in self._hosts.values()):  # those that are silent are lost in the end
+            await asyncio.sleep(_LOOKS_S)
+        if self._refused:
+            raise InputError(self._refused)
 
     def follow(self) -> None:
         """Hand the ring on, which now exists."""
@@ -534,7 +539,7 @@ class Machines:
     # Places of workers.
 
     def _loads(self) -> dict[int, Load]:
-        hosts = {one: host for one, host in self._hosts.items() if host.ready and not host.leaving}
+        hosts = {one: host for one, host in self._hosts.items() if host.prepared >= 0 and not host.leaving}
         loads = {one: Load(len(host.workers), host.slots) for one, host in hosts.items()}
         if self._here or not loads:
             loads[_HERE] = Load(len(self._local), max(self._here, 1))

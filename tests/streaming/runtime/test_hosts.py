@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 
+from goffish.cli.stream_hosts import access_of
+from goffish.errors import InputError
 from tests.commands import assert_refused, call
 from tests.streaming.runtime.conftest import Start
 from tests.streaming.runtime.hosts import TOKEN, Started, kill, wait_for
@@ -129,6 +133,36 @@ def test_agents_that_are_refused(start: Start, tmp_path: Path) -> None:
     ]
 
 
+def test_other_folders(start: Start, tmp_path: Path) -> None:
+    """Breaks when a host writes results to another folder than the others, or ends a flow that it tries to join."""
+    make_events(tmp_path / "in", 1000)
+    flow, other = write_flow(tmp_path, ", follow=True"), write_flow(tmp_path, name="other.py")
+    other.write_text(other.read_text().replace(str(tmp_path / "out"), str(tmp_path / "elsewhere")))
+    message = f"{tmp_path / 'elsewhere'}: is not the same folder as on the controller; all machines must share it"
+    controller, address = run_flow(start, flow, 1)
+    agent = start("worker", str(other), "--join", address, "--slots", "1")
+    own = agent.printed("listening on ")
+    assert (agent.wait(60), controller.wait(60)) == (2, 2)
+    assert agent.output.splitlines()[-1] == f"error: {message}"
+    assert controller.output.splitlines()[-1] == f"error: {own}: {message}"
+    controller, address = run_flow(start, flow, 1, "--here", "1")
+    wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
+    agent = start("worker", str(other), "--join", address, "--slots", "1")
+    assert agent.wait(60) == 2, agent.output
+    assert agent.output.splitlines()[-1] == f"error: {message}"
+    assert call("stream", "stop", str(controller.process.pid)).out == "groups: stopped\n"
+    assert controller.wait(60) == 0, controller.output
+
+
+def test_without_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when the error without the packages of the service does not say what to install."""
+    monkeypatch.delitem(sys.modules, "goffish.streaming.hosts.access", raising=False)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    needed = "stream --listen and stream worker: grpcio is not installed: pip install 'goffish[service]'"
+    with pytest.raises(InputError, match=re.escape(needed)):
+        access_of("127.0.0.1:0", TOKEN, None, None, None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "token", "message"),
     [
@@ -141,6 +175,8 @@ def test_agents_that_are_refused(start: Start, tmp_path: Path) -> None:
          "a loopback address"),
         ("--listen 127.0.0.1:0", "short", "--token: has 5 characters; at least 16 are required"),
         ("--here 2", TOKEN, "--here: needs --listen"),
+        ("--lease 5s", TOKEN, "--lease: needs --listen"),
+        ("--listen 127.0.0.1:0 --lease 0.5", TOKEN, "--lease: 0.5 s; must be 1 s to 1 h"),
     ],
 )  # fmt: skip
 def test_access(tmp_path: Path, arguments: str, token: str, message: str) -> None:
