@@ -29,7 +29,9 @@ def write_flow(folder: Path, more: str = "", name: str = "groups.py", window: st
     return file
 
 
-def run_flow(start: Start, flow: Path, workers: int, *more: str, listen: str = "127.0.0.1:0") -> tuple[Started, str]:
+def run_flow(
+    start: Start, flow: Path, workers: int | str, *more: str, listen: str = "127.0.0.1:0"
+) -> tuple[Started, str]:
     """Start a controller, and return its address for agents."""
     controller = start(
         "run", str(flow), "--workers", str(workers), "--listen", listen, "--every", "0.2s", "--json", *more

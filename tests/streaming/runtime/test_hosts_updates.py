@@ -16,6 +16,7 @@ from goffish.errors import InputError
 from goffish.streaming.flow_file import load_flow
 from goffish.streaming.hosts.versions import load_file, plan_from_json, plan_to_json
 from goffish.streaming.updates.plan import plan_update
+from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 from goffish.v1 import hosts_pb2
 from tests.commands import Ended, call
@@ -77,12 +78,12 @@ def write_version(file: Path, folder: Path, version: int, more: str = "") -> Pat
 class Run:
     """A controller and two agents with one slot, each with a folder of files, which have read half of the records."""
 
-    def __init__(self, start: Start, folder: Path) -> None:
+    def __init__(self, start: Start, folder: Path, workers: str = "2") -> None:
         self._start, self._folder = start, folder
         self.expected = make_events(folder / "in")
         self.files = [folder / name for name in ("controller", "one", "two")]
         flows = [write_version(one / "flow.py", folder, 1) for one in self.files]
-        self.controller, self.address = run_flow(start, flows[0], 2, "--lease", "5s")
+        self.controller, self.address = run_flow(start, flows[0], workers, "--lease", "4s")
         self.agents = [self.join(one) for one in flows[1:]]
         read = 3 * (RECORDS // 2)
         wait_for(lambda: self.ask("top", "--json").get("records", 0) >= read)
@@ -120,10 +121,13 @@ class Run:
         return Counter({"old": sum(row["a1"] for row in rows), "new": sum(row["a2"] for row in rows)})
 
 
-@pytest.mark.parametrize("strategy", ["mvc", pytest.param("nch", marks=pytest.mark.slow)])
-def test_an_update(start: Start, tmp_path: Path, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "workers", "more"),
+    [("mvc", "2", "3"), pytest.param("nch", "second=1", "second=2", marks=pytest.mark.slow)],
+)
+def test_an_update(start: Start, tmp_path: Path, strategy: str, workers: str, more: str) -> None:
     """Breaks when hosts mix versions, or one that joins later begins with the version before."""
-    run = Run(start, tmp_path)
+    run = Run(start, tmp_path, workers)
     run.copy(*run.files[1:])
     run.let_read("begun")
     ended = run.update(strategy)
@@ -137,7 +141,7 @@ def test_an_update(start: Start, tmp_path: Path, strategy: str) -> None:
     run.copy(late)
     agent = run.join(write_version(late / "flow.py", tmp_path, 1))
     agent.printed("joined ")
-    assert run.ask("scale", "3", "--json")["workers"] == 3
+    assert "error" not in run.ask("scale", more, "--json")
     assert len(agent.workers) == 1
     versions = run.finish()
     assert versions["old"] > 0 and versions["new"] > 0
@@ -145,7 +149,8 @@ def test_an_update(start: Start, tmp_path: Path, strategy: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_during_an_update(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", [False, True])
+def test_a_worker_that_is_killed_during_an_update(start: Start, tmp_path: Path, agent: bool) -> None:
     """Breaks when a failure makes records of both versions meet, or the worker that replaces it is of the old one."""
     run = Run(start, tmp_path)
     run.copy(*run.files[1:])
@@ -153,6 +158,8 @@ def test_a_worker_that_is_killed_during_an_update(start: Start, tmp_path: Path) 
     with ThreadPoolExecutor(1) as thread:
         updating = thread.submit(run.update)
         run.agents[1].printed("prepared ")
+        if agent:
+            kill(run.agents[1].process.pid)
         kill(worker)
         run.let_read("begun")
         ended = updating.result()
@@ -208,3 +215,18 @@ def test_plans(tmp_path: Path) -> None:
     assert plan_from_json(plan_to_json(plan), one, two, tmp_path / "v2.py") == plan
     with pytest.raises(InputError, match=r"v3\.py: has another effect than on the machine that runs the flow"):
         plan_from_json(plan_to_json(plan), one, three, tmp_path / "v3.py")
+
+
+def test_hosts_that_have_no_workers(tmp_path: Path) -> None:
+    """Breaks when a version is activated before a host that may get workers has it, or although it has failed."""
+    one, two = (load_flow(str(write_version(tmp_path / f"w{n}.py", tmp_path, n))).check() for n in (1, 2))
+    plan = plan_update(7, one, two)
+    workers = {0: Progress(7)}
+    rollout = Rollout(plan, 0.0)
+    assert rollout.advance(workers, [0], 1.0, [Progress(7), Progress(0)]) == []
+    assert rollout.state == RolloutState.DEPLOYING
+    rollout.advance(workers, [0], 2.0, [Progress(7), Progress(7)])
+    assert rollout.state == RolloutState.DRAINING
+    rollout = Rollout(plan, 0.0)
+    rollout.advance(workers, [0], 1.0, [Progress(7), Progress(0, failed="10.0.0.2:7071: no such file")])
+    assert (rollout.state, rollout.reason) == (RolloutState.ABORTED, "10.0.0.2:7071: no such file")

@@ -84,6 +84,30 @@ def test_an_update(tmp_path: Path, kill: bool) -> None:
     assert any(value >= 1_000_000 for value in found.values())
 
 
+def test_a_worker_that_begins_before_an_update_is_complete(tmp_path: Path) -> None:
+    """Breaks when a worker that has the version before, and no positions, waits for ever after the update."""
+    expected = make_events(tmp_path / "in", RECORDS)
+    cluster = Cluster(make(tmp_path, 1).check(), 2, checkpoint_s=0.2)
+    try:
+        poll_until(cluster, lambda: cluster.metrics().records >= 3 * (RECORDS // 2))
+        os.kill(cluster.pids[1], signal.SIGKILL)
+        poll_until(cluster, lambda: 2 in cluster.pids)
+        started = cluster._folder / "2.socket"
+        while not started.exists():
+            time.sleep(0.001)
+        os.kill(cluster.pids[2], signal.SIGSTOP)  # it has read the flow
+        update(cluster, tmp_path, make(tmp_path, 1_000_000), Strategy.MVC, PartialWindow.MERGE)
+        os.kill(cluster.pids[2], signal.SIGCONT)
+        poll_until(cluster, lambda: [one.joined for one in cluster.metrics().workers] == [True, True])
+        finish(cluster)
+        (report,) = cluster.updates
+    finally:
+        cluster.close()
+    assert report.state == "complete"
+    found = sums_of(tmp_path / "out")
+    assert {key: value % 1_000_000 + value // 1_000_000 for key, value in found.items()} == expected
+
+
 class Broken:
     def __init__(self) -> None:
         raise RuntimeError("no model")
