@@ -104,6 +104,7 @@ class Agent:
         self._until = 0.0
         self._terms: WorkerTerms
         self._probe = ""
+        self._confirmed: float | None = None  # when the terms were accepted, until the controller has noticed
 
     def run(self) -> None:
         """Run workers until the flow ends.
@@ -312,8 +313,9 @@ class Agent:
             self._relay = Relay(self._folder, self._host, self._access, self._lease_s, {0: self._join})
             self._relay.shift = self._shift
             self._follow()
-            self._report(f"joined {self._join} as host {self._host}")
+            self._confirmed = lease_clock()
         self._send(prepared=hosts_pb2.Prepared(number=version))
+        self._queue.put_nowait(self._ping())
 
     async def _prepare(self, update: Any) -> None:
         """Make a new version of the flow from the file of this host, for its workers."""
@@ -349,6 +351,9 @@ class Agent:
             self._queue.put_nowait(self._ping())
         self._until = pong.sent + self._lease_s
         self._lease.renew(self._until)
+        if self._confirmed is not None and pong.sent >= self._confirmed:  # the answer to a ping after `prepared`
+            self._confirmed = None
+            self._report(f"joined {self._join} as host {self._host}")
         if self._relay is not None:
             self._relay.shift = self._shift
 

@@ -793,6 +793,15 @@ def check_workers(workers: int | Mapping[str, int]) -> None:
         raise InputError(f"workers: {sum(workers.values())} in all; 1 to {MOST_WORKERS} are accepted")
 
 
+def _count(topology: Topology, workers: int | Mapping[str, int]) -> int:
+    """Return the number of workers of all stages; the first one has one if no operator names it."""
+    if isinstance(workers, int):
+        return workers
+    for name in workers:
+        topology.operator(name)
+    return sum(workers.values()) + (0 in divided(topology, workers).stages.values())
+
+
 def run_workers(
     topology: Topology,
     workers: int | Mapping[str, int],
@@ -810,7 +819,7 @@ def run_workers(
     options, limit = options_of(replication, checkpoint, every, until, delivery)
     with watch or Watch() as held:
         if machines is not None:
-            machines.wait(workers if isinstance(workers, int) else sum(workers.values()), report)
+            machines.wait(_count(topology, workers), report)
         return Cluster(topology, workers, watch=held, machines=machines, **options).run(limit, report)
 
 

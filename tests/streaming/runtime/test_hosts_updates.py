@@ -78,8 +78,8 @@ def write_version(file: Path, folder: Path, version: int, more: str = "") -> Pat
 class Run:
     """A controller and two agents with one slot, each with a folder of files, which have read half of the records."""
 
-    def __init__(self, start: Start, folder: Path, workers: str = "2") -> None:
-        self._start, self._folder = start, folder
+    def __init__(self, start: Start, folder: Path, workers: str = "2", more: str = "") -> None:
+        self._start, self._folder, self._more = start, folder, more
         self.expected = make_events(folder / "in")
         self.files = [folder / name for name in ("controller", "one", "two")]
         flows = [write_version(one / "flow.py", folder, 1) for one in self.files]
@@ -98,13 +98,13 @@ class Run:
 
     def update(self, strategy: str = "mvc") -> Ended:
         """Update the flow to ``new.py``."""
-        new = write_version(self.files[0] / "new.py", self._folder, 2)
+        new = write_version(self.files[0] / "new.py", self._folder, 2, self._more)
         return call("stream", "update", str(self.controller.process.pid), new, "--strategy", strategy, "--json")
 
     def copy(self, *folders: Path) -> None:
         """Give hosts the new version."""
         for folder in folders:
-            write_version(folder / "new.py", self._folder, 2)
+            write_version(folder / "new.py", self._folder, 2, self._more)
 
     def let_read(self, name: str) -> None:
         """Let sources read on: some more for ``begun``, the rest for ``over``."""
@@ -122,30 +122,31 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "workers", "more"),
-    [("mvc", "2", "3"), pytest.param("nch", "second=1", "second=2", marks=pytest.mark.slow)],
+    ("strategy", "workers", "scaled", "sink"),
+    [("mvc", "2", "3", ""), pytest.param("nch", "second=1", "second=2", "more", marks=pytest.mark.slow)],
 )
-def test_an_update(start: Start, tmp_path: Path, strategy: str, workers: str, more: str) -> None:
+def test_an_update(start: Start, tmp_path: Path, strategy: str, workers: str, scaled: str, sink: str) -> None:
     """Breaks when hosts mix versions, or one that joins later begins with the version before."""
-    run = Run(start, tmp_path, workers)
+    added = f"\ngroups.sink(gf.stream.write_json_lines(FOLDER + '/more'), name={sink!r})\n" if sink else ""
+    run = Run(start, tmp_path, workers, added)
     run.copy(*run.files[1:])
     run.let_read("begun")
     ended = run.update(strategy)
     report = json.loads(ended.out)
-    assert (report["state"], report["lost"], report["changes"]) == (
-        "complete",
-        0,
-        "changed first, groups, second, sums",
-    )
+    assert (report["state"], report["lost"]) == ("complete", 0)
+    assert report["changes"] == "changed first, groups, second, sums" + (f"; added {sink}" if sink else "")
     late = tmp_path / "three"
     run.copy(late)
     agent = run.join(write_version(late / "flow.py", tmp_path, 1))
     agent.printed("joined ")
-    assert "error" not in run.ask("scale", more, "--json")
+    assert "error" not in run.ask("scale", scaled, "--json")
     assert len(agent.workers) == 1
     versions = run.finish()
     assert versions["old"] > 0 and versions["new"] > 0
     assert len(metrics_of(run.controller)["workers"]) == 3  # type: ignore[arg-type]
+    if sink:
+        rows = written(tmp_path / sink)
+        assert sum(row["a2"] for row in rows) == versions["new"] and not any(row["a1"] for row in rows)
 
 
 @pytest.mark.slow
@@ -184,6 +185,11 @@ def test_hosts_without_the_new_version(start: Start, tmp_path: Path) -> None:
     run.copy(run.files[2])
     run.let_read("begun")
     assert json.loads(run.update().out)["state"] == "complete"
+    late = write_version(tmp_path / "late" / "flow.py", tmp_path, 1)
+    agent = run.join(late)
+    assert agent.wait(60) == 2
+    missing = late.parent / "new.py"
+    assert agent.output.endswith(f"error: {missing}: no such file; copy it from the machine that runs the flow\n")
     assert run.finish()["new"] > 0
 
 

@@ -85,7 +85,7 @@ def test_an_update(tmp_path: Path, kill: bool) -> None:
 
 
 def test_a_worker_that_begins_before_an_update_is_complete(tmp_path: Path) -> None:
-    """Breaks when a worker that has the version before, and no positions, waits for ever after the update."""
+    """Breaks when a worker that has the version before, gets no positions after the update."""
     expected = make_events(tmp_path / "in", RECORDS)
     cluster = Cluster(make(tmp_path, 1).check(), 2, checkpoint_s=0.2)
     try:
