@@ -228,11 +228,12 @@ def test_hosts_that_have_no_workers(tmp_path: Path) -> None:
     one, two = (load_flow(str(write_version(tmp_path / f"w{n}.py", tmp_path, n))).check() for n in (1, 2))
     plan = plan_update(7, one, two)
     workers = {0: Progress(7)}
+    states = []
     rollout = Rollout(plan, 0.0)
-    assert rollout.advance(workers, [0], 1.0, [Progress(7), Progress(0)]) == []
-    assert rollout.state == RolloutState.DEPLOYING
-    rollout.advance(workers, [0], 2.0, [Progress(7), Progress(7)])
-    assert rollout.state == RolloutState.DRAINING
+    for now, other in ((1.0, Progress(0)), (2.0, Progress(7))):
+        rollout.advance(workers, [0], now, [Progress(7), other])
+        states.append(rollout.state)
+    assert states == [RolloutState.DEPLOYING, RolloutState.DRAINING]
     rollout = Rollout(plan, 0.0)
     rollout.advance(workers, [0], 1.0, [Progress(7), Progress(0, failed="10.0.0.2:7071: no such file")])
     assert (rollout.state, rollout.reason) == (RolloutState.ABORTED, "10.0.0.2:7071: no such file")

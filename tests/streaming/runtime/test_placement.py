@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import goffish as gf
+from goffish.errors import GoffishWarning
+from goffish.streaming.hosts.access import Access
+from goffish.streaming.hosts.machines import Machines
 from goffish.streaming.hosts.placement import (
     Load,
     alternated,
@@ -15,6 +21,7 @@ from goffish.streaming.hosts.placement import (
     best_removal,
     lost_with_host,
 )
+from tests.streaming.runtime.hosts import TOKEN
 
 
 def lost_by_definition(hosts: list[int], replication: int) -> int:
@@ -130,3 +137,19 @@ def test_workers_of_one_host() -> None:
     assert lost_with_host([1, 2, 2, 2], 2) == 1
     assert lost_with_host([1, None, None], 1) == 0
     assert alternated({4: 1, 5: 1}) == [4, 5]
+
+
+def test_a_warning() -> None:
+    """Breaks when a flow that a lost machine would end does not say so, or one that survives it does."""
+    flow = gf.stream.Flow("numbers")
+    flow.source(gf.stream.generate(count=1)).sink(gf.stream.print_values())
+    with Machines(flow.check(), Access("127.0.0.1:0", TOKEN)) as machines:
+        machines._places = {0: 0, 1: 1, 2: 1, 3: 0}
+        with pytest.warns(GoffishWarning, match="flow numbers: 1 of 3 workers have all copies of their state on their"):
+            assert sorted(machines.alternate([0, 1, 2], 1)) == [0, 1, 2]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert machines.alternate([0, 3, 1, 2], 1) == [0, 1, 3, 2]
+            machines.alternate([0, 1, 2], 2)
+            machines.alternate([0, 1, 2], 0)
+            machines.alternate([0, 3], 1)
