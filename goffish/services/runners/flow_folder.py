@@ -7,9 +7,10 @@ the files and with their ``__all__``, and inputs, which it resolves as those of 
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -290,9 +291,10 @@ def load_description(folder: FlowFolder, text: str, paths: Mapping[str, str], re
 
 
 class Versions:
-    """Versions of the flow of a job: a file each in the folder of the job, numbered from 0.
+    """Versions of the flow of a job, numbered from 0: files in the folder of the job, named by their contents.
 
-    Files of the operator are copied, so that a job that restarts runs what it ran before.
+    Files of the operator are copied, so that a job that restarts runs what it ran before. Checkpoints name modules of
+    the versions that wrote them, which other jobs that resume from them must have under the same names.
 
     Parameters
     ----------
@@ -304,10 +306,11 @@ class Versions:
         self._job = job
 
     def __contains__(self, number: int) -> bool:
-        return any(self._files(number))
+        return self._number(number).exists()
 
-    def _files(self, number: int) -> Iterator[Path]:
-        return (path for path in self._job.glob(f"flow_{number}.*") if path.suffix in (*_SUFFIXES, ".json"))
+    def _number(self, number: int) -> Path:
+        """File with the name of a version's file."""
+        return self._job / f"version_{number}"
 
     def add(self, number: int, content: bytes, suffix: str) -> None:
         """Write a version.
@@ -318,8 +321,9 @@ class Versions:
         content : bytes
         suffix : str
         """
-        self.remove(number)
-        write_whole(self._job / f"flow_{number}{suffix}", content)
+        name = f"flow_{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
+        write_whole(self._job / name, content)
+        write_whole(self._number(number), name.encode())
 
     def remove(self, number: int) -> None:
         """Remove a version.
@@ -328,8 +332,22 @@ class Versions:
         ----------
         number : int
         """
-        for path in list(self._files(number)):
-            path.unlink()
+        if number in self:
+            name = self._number(number).read_text()
+            self._number(number).unlink()
+            if all(one.read_text() != name for one in self._job.glob("version_*")):
+                (self._job / name).unlink(missing_ok=True)
+
+    def copy(self, earlier: Path) -> None:
+        """Copy the files of all versions of another job, for what its checkpoints name.
+
+        Parameters
+        ----------
+        earlier : Path
+            Folder of that job.
+        """
+        for path in earlier.glob("flow_*"):
+            write_whole(self._job / path.name, path.read_bytes())
 
     def load(self, number: int, folder: FlowFolder) -> tuple[Flow, list[str]]:
         """Return the flow of a version, and the names of what only one job at a time may use.
@@ -343,9 +361,9 @@ class Versions:
         ------
         InputError
         """
-        path = next(self._files(number), None)
-        if path is None:
+        if number not in self:
             raise InputError(f"version {number}: does not exist")
+        path = self._job / self._number(number).read_text()
         if path.suffix == ".json":
             given = json.loads(path.read_text())
             return load_description(folder, given["definition"], given["paths"], self._job / "records")

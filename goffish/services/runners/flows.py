@@ -120,6 +120,7 @@ def _copy_savepoint(earlier: JobFolder, folder: JobFolder) -> None:
     """Copy the checkpoint and the published records of an ended job."""
     if not earlier.checkpoints.is_dir():
         raise InputError(f"resume_from: job {earlier.path.name} has no checkpoint")
+    Versions(folder.path).copy(earlier.path)
     partial = folder.path / "copied"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(earlier.checkpoints, partial)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from goffish.errors import InputError
-from goffish.services.runners.flow_folder import FlowFolder
+from goffish.services.runners.flow_folder import FlowFolder, Versions
 from goffish.services.runners.flows import FlowRunner
 from goffish.services.runners.limits import JobLimits
 from goffish.services.store.records import Job, State
@@ -252,6 +252,32 @@ def test_a_stop_outlives_the_worker(place: Place) -> None:
         found = done(service, job)
         assert found.summary is not None and found.summary["stopped"] == "stopped"
         assert (found.attempts, found.losses) == (2, 1)
+
+
+def test_files_of_versions(place: Place) -> None:
+    """Breaks when a checkpoint names a module that a job which resumes from it does not have, or has with other code."""
+    jobs = [place.path / name for name in ("one", "other")]
+    for job in jobs:
+        job.mkdir()
+    one, other = map(Versions, jobs)
+    place.write()
+    text = (place.flows / "orders.py").read_bytes()
+    for number in (0, 1):
+        one.add(number, text, ".py")
+    one.add(2, text + b"# newer", ".py")
+    one.remove(1)
+    assert 0 in one and 1 not in one and 2 in one
+    other.add(0, text + b"# newer", ".py")
+    other.copy(jobs[0])
+    files = [sorted(path.name for path in job.glob("flow_*")) for job in jobs]
+    assert files[0] == files[1] and len(files[0]) == 2
+    functions = [versions.load(0, FlowFolder(place.flows))[0].check().operator("price") for versions in (one, other)]
+    assert [f"{function.function.__module__}.py" for function in functions if function.function] in (
+        files[0], files[0][::-1],
+    )  # fmt: skip
+    one.remove(0)
+    one.remove(2)
+    assert not list(jobs[0].glob("flow_*"))
 
 
 def test_a_server_that_offers_no_flows_any_more(place: Place) -> None:
