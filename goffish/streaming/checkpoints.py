@@ -205,6 +205,7 @@ class CheckpointFolder:
         except OSError as error:
             last = "no earlier checkpoint" if self.latest is None else f"checkpoint {self.latest.number} stays valid"
             reason = error.strerror or error
+            self._prune()
             raise JobError(f"{self.path}: checkpoint {number} cannot be written ({reason}); {last}") from None
         self.latest, self._chain = Checkpoint(number, manifest["body"]), chain  # type: ignore[arg-type]
         self._prune()

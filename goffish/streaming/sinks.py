@@ -148,7 +148,8 @@ class FolderWriter(Writer):
         return self.folder / f".part{self._of}-{number:08d}{self.suffix}.prepared"
 
     def _error(self, error: OSError) -> JobError:
-        return JobError(f"operator {self.name}: {self.folder}: cannot be written ({error.strerror or error})")
+        reason = os.strerror(error.errno) if error.errno else error  # Arrow's texts name its functions
+        return JobError(f"operator {self.name}: {self.folder}: cannot be written ({reason})")
 
     def write(self, batch: Batch) -> None:
         """Accept records."""

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -245,8 +246,10 @@ class _KafkaWriter(FolderWriter):
 
     def close(self) -> None:
         """Discard what was not prepared."""
-        self.finish()
-        self._unlink()
+        with suppress(OSError, pa.ArrowException):  # as on a full disk
+            self.finish()
+        if self._thread is None or not self._thread.is_alive():  # which uses the clients
+            self._unlink()
         super().close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)

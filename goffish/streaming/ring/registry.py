@@ -6,7 +6,9 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from goffish.errors import JobError
 from goffish.streaming.ring.ranges import Ranges
 from goffish.streaming.ring.view import Member, Move, View
 
@@ -23,21 +25,34 @@ class FileRegistry:
     first : View, optional
         The first view, if the file does not exist yet.
 
+    Raises
+    ------
+    JobError
+        The file cannot be written.
+
     Notes
     -----
     Each view is one row, and its version is the primary key: of two processes that add the same version, one fails.
     """
 
     def __init__(self, path: Path, first: View | None = None) -> None:
+        self._path = path
         self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("CREATE TABLE IF NOT EXISTS views (epoch INTEGER PRIMARY KEY, view TEXT NOT NULL)")
-        self._database.execute("CREATE TABLE IF NOT EXISTS lanes (lane TEXT PRIMARY KEY, node INTEGER, life INTEGER)")
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute("CREATE TABLE IF NOT EXISTS views (epoch INTEGER PRIMARY KEY, view TEXT NOT NULL)")
+        self._execute("CREATE TABLE IF NOT EXISTS lanes (lane TEXT PRIMARY KEY, node INTEGER, life INTEGER)")
         if first is not None:
-            self._database.execute(
+            self._execute(
                 "INSERT INTO views SELECT ?, ? WHERE NOT EXISTS (SELECT * FROM views)",
                 (first.epoch, view_to_json(first)),
             )
+
+    def _execute(self, statement: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
+        """Change something."""
+        try:
+            return self._database.execute(statement, tuple(values))
+        except sqlite3.OperationalError as error:  # such as a full disk
+            raise JobError(f"{self._path}: cannot be written ({error}); free space, or set TMPDIR") from None
 
     def read(self) -> View:
         """Return the newest version."""
@@ -52,7 +67,7 @@ class FileRegistry:
     def replace(self, view: View) -> bool:
         """Make a view the newest version if it follows the newest version directly; return whether it did."""
         try:
-            added = self._database.execute(
+            added = self._execute(
                 "INSERT INTO views SELECT ?, ? WHERE EXISTS (SELECT * FROM views WHERE epoch = ?)",
                 (view.epoch, view_to_json(view), view.epoch - 1),
             )
@@ -62,12 +77,12 @@ class FileRegistry:
 
     def claim(self, lane: str, node: int) -> None:
         """Make a node read a lane, if no node does."""
-        self._database.execute("INSERT OR IGNORE INTO lanes VALUES (?, ?, 0)", (lane, node))
+        self._execute("INSERT OR IGNORE INTO lanes VALUES (?, ?, 0)", (lane, node))
 
     def adopt(self, lost: Iterable[int], node: int) -> None:
         """Make a node read the lanes of others, each in its next life."""
         for old in lost:
-            self._database.execute("UPDATE lanes SET node = ?, life = life + 1 WHERE node = ?", (node, old))
+            self._execute("UPDATE lanes SET node = ?, life = life + 1 WHERE node = ?", (node, old))
 
     def lanes(self, node: int | None = None) -> dict[str, int]:
         """Return the lanes that a node reads, or all, with their lives."""

@@ -176,7 +176,7 @@ class Cluster:
         self._asked = 0.0
         try:
             self._write_flow(topology)
-            (self._folder / "path").write_text(json.dumps([sys.path, str(Path.cwd())]))
+            self._write("path", json.dumps([sys.path, str(Path.cwd())]).encode())
             if machines is not None:
                 machines.begin(self._folder, self._options, self._begin, self._firsts)
             sizes = self._sizes(workers)
@@ -193,7 +193,7 @@ class Cluster:
             for number, lane in enumerate(outputs):
                 self._registry.claim(lane, first + number % len(members))
             if update is not None:
-                (self._folder / f"update-{update.number}").write_bytes(pickled(topology, update))
+                self._write(f"update-{update.number}", pickled(topology, update))
             if machines is not None:
                 machines.follow()
             self._await_ready()
@@ -218,7 +218,15 @@ class Cluster:
 
     def _write_flow(self, topology: Topology) -> None:
         """Write what workers that start read."""
-        (self._folder / "flow").write_bytes(pickled(topology, (topology, self._options, self._begin)))
+        self._write("flow", pickled(topology, (topology, self._options, self._begin)))
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Write a file for the workers."""
+        try:
+            (self._folder / name).write_bytes(data)
+        except OSError as error:
+            reason = error.strerror or error
+            raise JobError(f"{self._folder}: cannot be written ({reason}); free space, or set TMPDIR") from None
 
     def _spawn(self, number: int) -> None:
         self._processes[number] = WorkerProcess(self._launch(number, command_of(self._folder, number)))
@@ -504,7 +512,7 @@ class Cluster:
             raise InputError(f"flow {self.topology.name}: an update is in progress; wait until it is complete")
         plan = self.plan(new, strategy, partial_windows)
         plan.check_sinks()
-        (self._folder / f"update-{plan.number}").write_bytes(pickled(plan.new, plan))
+        self._write(f"update-{plan.number}", pickled(plan.new, plan))
         if self._machines is not None:
             self._machines.deploy(plan)
         self._attempts += 1

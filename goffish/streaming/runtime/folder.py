@@ -93,14 +93,20 @@ class WorkerFolder:
         if update is None:
             (self.path / _UPDATE).unlink(missing_ok=True)
             return
-        partial = self.path / f".{_UPDATE}.partial"
+        self._write(_UPDATE, update)
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Write a file completely or not at all."""
+        partial = self.path / f".{name}.partial"
         try:
             with partial.open("wb") as file:
-                file.write(update)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            partial.replace(self.path / _UPDATE)
+            partial.replace(self.path / name)
         except OSError as error:
+            with suppress(OSError):
+                partial.unlink()
             raise JobError(f"{self.path}: cannot be written ({error.strerror or error})") from None
 
     def remove_others(self, workers: Collection[int]) -> None:
@@ -111,12 +117,7 @@ class WorkerFolder:
     def remove(self, workers: Sequence[int]) -> None:
         """Remove the checkpoints of workers that others have taken over from."""
         if workers:
-            partial = self.path / f".{_HIGHEST}.partial"
-            try:
-                partial.write_text(str(self._highest()))
-                partial.replace(self.path / _HIGHEST)
-            except OSError as error:
-                raise JobError(f"{self.path}: cannot be written ({error.strerror or error})") from None
+            self._write(_HIGHEST, str(self._highest()).encode())
         for number in workers:
             shutil.rmtree(self.path / str(number), ignore_errors=True)
 

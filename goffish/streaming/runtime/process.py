@@ -132,6 +132,12 @@ class Process:
 
     def run(self) -> None:
         """Work until the flow has ended, or the process that started this one is gone."""
+        try:
+            self._run()
+        finally:
+            self._worker.close()
+
+    def _run(self) -> None:
         ticked, active = 0.0, True
         while not (self._control.closed or (self._lease is not None and self._lease.expired)):
             begun, used = time.monotonic(), 0.0
@@ -167,7 +173,6 @@ class Process:
             self._rest(ended - begun, used)
             if active or resting:
                 self._occupied += ended - (begun if resting else served)
-        self._worker.close()
 
     def _rest(self, elapsed: float, used: float) -> None:
         """Wait as long as a processor of which this worker has a share would take longer for its records."""

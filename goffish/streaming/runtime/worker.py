@@ -474,10 +474,12 @@ class Worker:
         self._after()
 
     def close(self) -> None:
-        """Close the partitions that this worker reads."""
+        """Close the partitions that this worker reads, and discard what writers have not prepared."""
         for one in self._partitions.values():
             if one.reader is not None:
                 one.reader.close()
+        for writer in self._writers:
+            writer.close()
 
     def _post(self, messages: list[tuple[int, Any]]) -> None:
         self.outbox += messages
