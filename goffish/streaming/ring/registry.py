@@ -40,7 +40,9 @@ class FileRegistry:
         self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         self._execute("PRAGMA journal_mode = WAL")
         self._execute("CREATE TABLE IF NOT EXISTS views (epoch INTEGER PRIMARY KEY, view TEXT NOT NULL)")
-        self._execute("CREATE TABLE IF NOT EXISTS lanes (lane TEXT PRIMARY KEY, node INTEGER, life INTEGER)")
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS lanes (lane TEXT PRIMARY KEY, node INTEGER, life INTEGER, begin TEXT)"
+        )
         if first is not None:
             self._execute(
                 "INSERT INTO views SELECT ?, ? WHERE NOT EXISTS (SELECT * FROM views)",
@@ -77,12 +79,29 @@ class FileRegistry:
 
     def claim(self, lane: str, node: int) -> None:
         """Make a node read a lane, if no node does."""
-        self._execute("INSERT OR IGNORE INTO lanes VALUES (?, ?, 0)", (lane, node))
+        self._execute("INSERT OR IGNORE INTO lanes VALUES (?, ?, 0, NULL)", (lane, node))
 
     def adopt(self, lost: Iterable[int], node: int) -> None:
         """Make a node read the lanes of others, each in its next life."""
         for old in lost:
             self._execute("UPDATE lanes SET node = ?, life = life + 1 WHERE node = ?", (node, old))
+
+    def hand(self, lane: str, node: int, target: int, begin: str) -> bool:
+        """Make a member of the ring read a lane that a node reads, from a place on; return whether that was done."""
+        view = self.read()
+        if target not in view:
+            return False
+        changed = self._execute(  # not after a view without the target, whose lanes have been adopted then
+            "UPDATE lanes SET node = ?, life = life + 1, begin = ? "
+            "WHERE lane = ? AND node = ? AND (SELECT MAX(epoch) FROM views) = ?",
+            (target, begin, lane, node, view.epoch),
+        )
+        return changed.rowcount == 1
+
+    def handed(self, lane: str) -> str | None:
+        """Return the place from which a lane was handed to another node for the last time."""
+        found = self._database.execute("SELECT begin FROM lanes WHERE lane = ?", (lane,)).fetchone()
+        return None if found is None else found[0]
 
     def lanes(self, node: int | None = None) -> dict[str, int]:
         """Return the lanes that a node reads, or all, with their lives."""

@@ -252,6 +252,12 @@ class Registry(Protocol):
     def adopt(self, lost: Iterable[int], node: int) -> None:
         """Make a node read the lanes of others, each in its next life."""
 
+    def hand(self, lane: str, node: int, target: int, begin: str) -> bool:
+        """Make a member of the ring read a lane that a node reads, from a place on; return whether that was done."""
+
+    def handed(self, lane: str) -> str | None:
+        """Return the place from which a lane was handed to another node for the last time."""
+
     def lanes(self, node: int | None = None) -> dict[str, int]:
         """Return the lanes that a node reads, or all, with their lives."""
 
@@ -268,6 +274,7 @@ class MemoryRegistry:
     def __init__(self, view: View) -> None:
         self._views = [view]
         self._lanes: dict[str, tuple[int, int]] = {}
+        self._handed: dict[str, str] = {}
 
     def read(self) -> View:
         return self._views[-1]
@@ -288,6 +295,16 @@ class MemoryRegistry:
     def adopt(self, lost: Iterable[int], node: int) -> None:
         gone = set(lost)
         self._lanes |= {lane: (node, life + 1) for lane, (old, life) in self._lanes.items() if old in gone}
+
+    def hand(self, lane: str, node: int, target: int, begin: str) -> bool:
+        reader, life = self._lanes[lane]
+        if reader != node or target not in self.read():
+            return False
+        self._lanes[lane], self._handed[lane] = (target, life + 1), begin
+        return True
+
+    def handed(self, lane: str) -> str | None:
+        return self._handed.get(lane)
 
     def lanes(self, node: int | None = None) -> dict[str, int]:
         return {lane: life for lane, (reader, life) in self._lanes.items() if node in (None, reader)}

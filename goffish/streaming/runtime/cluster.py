@@ -33,7 +33,7 @@ from goffish.streaming.runtime.launch import (
     command_of,
     start_here,
 )
-from goffish.streaming.runtime.layout import divide, next_step
+from goffish.streaming.runtime.layout import divide, even_out, next_step
 from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
 from goffish.streaming.runtime.worker import Begin
@@ -49,6 +49,8 @@ _STARTS_S = 60.0
 _WAITS_S = 0.05
 #: Between two requests to admit a new worker, or to let one leave.
 _ASKS_S = 2.0
+#: Time in which reports of workers include what has become of a request to hand partitions to others.
+_REPORTED_S = 0.5
 #: Largest number of workers of a flow.
 MOST_WORKERS = 256
 #: Silence of a worker after which the flow fails: before others take over what makes it hang.
@@ -163,6 +165,7 @@ class Cluster:
         self._stages: dict[int, int] = {}  # of workers, also while they leave
         self._wanted: dict[int, int] = {}
         self._arranged = True
+        self._uneven, self._evened = False, 0.0  # whether partitions may have to move, and when that was asked for
         self._spares: set[int] = set()
         self._old = old
         self._started = False
@@ -292,6 +295,7 @@ class Cluster:
         else:
             self._bring_up()
             self._take_step()
+            self._even_out()
         if self._forgets and self._checkpoints is not None and self._rollout is None:
             # The checkpoints of all workers are of the new version.
             serials = {number: one.report.get("serial", 0) for number, one in self._processes.items()}
@@ -409,7 +413,7 @@ class Cluster:
         self._staff = {stage: list(workers) for stage, workers in staff.items()}
         self._spares = set(spares)
         self._wanted = self._layout()
-        self._arranged = False
+        self._arranged, self._uneven = False, True
 
     @property
     def workers(self) -> Collection[int]:
@@ -470,6 +474,25 @@ class Cluster:
         if epoch != view.epoch or now > since + _ASKS_S:
             owner.asked = now, view.epoch
             owner.send(command="give", target=step.target, part=step.part, leaves=step.part is None)
+
+    def _even_out(self) -> None:
+        """Divide the partitions of sources evenly among the workers of their stages, after the layout is reached."""
+        now = time.monotonic()
+        if not self._arranged or not self._uneven or self._stopping or now < self._evened + _REPORTED_S:
+            return
+        members = {n: one for n, one in self._processes.items() if n in self._members}
+        if any(one.reported <= self._evened + _REPORTED_S for one in members.values()):
+            return
+        reports = {n: one.report for n, one in members.items()}
+        if any(report["handing_over"] for report in reports.values()):
+            return
+        self._uneven = False
+        for source in {name for report in reports.values() for name in report["partitions"]}:
+            counts = {n: report["partitions"].get(source, 0) for n, report in reports.items()}
+            workers = [n for n in self._staff[self.topology.stages.get(source, 0)] if n in reports]
+            for giver, target, count in even_out(counts, workers) if workers else ():
+                self._processes[giver].send(command="give partitions", source=source, target=target, count=count)
+                self._uneven, self._evened = True, now
 
     @property
     def finished(self) -> bool:
@@ -608,8 +631,8 @@ class Cluster:
     def scale(self, workers: int | Mapping[str, int]) -> None:
         """Begin to run the flow on another number of workers, without stopping it.
 
-        Workers join and leave one after the other; state moves with the keys. Partitions of sources stay where they
-        are read, except that those of a worker that leaves move to another one.
+        Workers join and leave one after the other; state moves with the keys. Then partitions of sources move, so that
+        workers read equally many.
 
         Parameters
         ----------

@@ -51,6 +51,43 @@ def divide(arc: Arc, workers: Sequence[int], weights: Sequence[float] | None = N
     return {worker: arc.start + int(size * share) for worker, share in zip(workers, before, strict=True)}
 
 
+def even_out(counts: Mapping[int, int], workers: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Return how many partitions workers have to hand to others, so that those of a stage have equally many.
+
+    Parameters
+    ----------
+    counts : mapping of int to int
+        Partitions of all workers.
+    workers : sequence of int
+        Those of the stage; others are to have none.
+
+    Returns
+    -------
+    list of (int, int, int)
+        Giver, receiver and number.
+
+    Examples
+    --------
+    >>> even_out({0: 8, 1: 0, 2: 1}, [0, 1, 2])
+    [(0, 1, 3), (0, 2, 2)]
+    >>> even_out({0: 3, 1: 2}, [0, 1])
+    []
+    """
+    total, size = sum(counts.values()), len(workers)
+    fullest = sorted(workers, key=lambda one: -counts.get(one, 0))  # they keep what cannot be divided
+    wanted = {one: total // size + (at < total % size) for at, one in enumerate(fullest)}
+    surplus = {one: count - wanted.get(one, 0) for one, count in counts.items() if count > wanted.get(one, 0)}
+    steps = []
+    for target in workers:
+        lacks = wanted[target] - counts.get(target, 0)
+        for giver, rest in list(surplus.items()):
+            count = min(lacks, rest)
+            if count > 0:
+                steps.append((giver, target, count))
+                lacks, surplus[giver] = lacks - count, rest - count
+    return steps
+
+
 def next_step(view: View, wanted: Layout, ready: Collection[int]) -> Step | None:
     """Return the next move towards a layout; None if there is none, or if workers have to become ready first.
 

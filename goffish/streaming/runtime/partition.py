@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from goffish.streaming.operators import Clock
 from goffish.streaming.ring.sender import Lane
 from goffish.streaming.runtime.plan import lane_id
 from goffish.streaming.sources import Reader
 from goffish.streaming.topology import Operator
+
+
+class PartitionCopy(NamedTuple):
+    """What checkpoints hold of a partition.
+
+    Attributes
+    ----------
+    life : int
+        Of its lanes: of two copies, the one of the later life is newer.
+    history : list of dict
+        As in `Partition`.
+    """
+
+    life: int = -1
+    history: Sequence[dict[str, Any]] = ()
+
+    def to_json(self) -> str:
+        """Return the copy as JSON."""
+        return json.dumps(self, default=int)  # of NumPy
+
+    @classmethod
+    def from_json(cls, text: str) -> PartitionCopy:
+        """Return the copy that `to_json` has written."""
+        life, history = json.loads(text)
+        return cls(life, [place | {"versions": tuple(map(tuple, place["versions"]))} for place in history])
 
 
 @dataclass
@@ -42,6 +68,10 @@ class Partition:
         Whether everything has been read that workers before may have read.
     records, published : int
         Records that were read; of these, the first so many have gone to sinks that no key leads to.
+    sealed : int
+        Number of the checkpoint that was the first to contain the last place of `history`.
+    target : int or None
+        Worker that is to read the partition; this one reads no more of it.
     """
 
     name: str
@@ -56,6 +86,8 @@ class Partition:
     caught_up: bool
     records: int
     published: int
+    sealed: int = 0
+    target: int | None = None
 
     @property
     def now(self) -> dict[str, Any]:
@@ -68,6 +100,16 @@ class Partition:
             "position": position, "numbers": numbers, "records": self.records, "clocks": clocks, "done": done,
             "versions": self.versions,
         }  # fmt: skip
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether records are read that have been read before."""
+        return bool(self.records < self.history[-1]["records"])
+
+    @property
+    def copy(self) -> PartitionCopy:
+        """What checkpoints hold."""
+        return PartitionCopy(self.life, list(self.history))
 
     def lane(self, path: str) -> Lane:
         """Return the lane of a path."""
@@ -86,6 +128,13 @@ class Partition:
         """Let a version process what has not been read yet, by this worker or by those before it."""
         first = max(self.records, self.history[-1]["records"], self.versions[-1][0])
         self.versions = (*(one for one in self.versions if one[0] < first), (first, version))
+
+    def seal(self, serial: int) -> None:
+        """Note where to begin again after a checkpoint."""
+        # While records are repeated, the places are behind those that sinks have the records of.
+        if not self.is_repeated and self.history[-1] != self.now:
+            self.history.append(self.now)
+            self.sealed = serial
 
     def forget(self, known: Callable[[int], int]) -> None:
         """Drop places from which nothing has to be sent again, as all workers have what was sent before the next."""

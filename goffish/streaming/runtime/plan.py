@@ -55,6 +55,14 @@ class Full(NamedTuple):
     """Too much waits in the sender: sources are not read for a moment."""
 
 
+class SaveSoon(NamedTuple):
+    """The sender waits for a checkpoint of the receiver."""
+
+
+class Handed(NamedTuple):
+    """The sender has handed partitions of sources to the receiver."""
+
+
 class Mark(NamedTuple):
     """Progress of a lane.
 

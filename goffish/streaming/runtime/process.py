@@ -234,6 +234,8 @@ class Process:
                 self._worker.pipeline.switch(command["operator"], command["alternate"])
             case "lose":
                 self._ended.add(command["worker"])
+            case "give partitions":
+                self._worker.give_partitions(command["source"], command["target"], command["count"], now)
             case "prepare":
                 self._prepare(command["version"])
             case "activate":
@@ -326,6 +328,8 @@ class Process:
             operators_s=worker.operators_s,
             saving_s=worker.saving_s,
             noticed=self._control.noticed,
+            partitions=worker.partitions,
+            handing_over=worker.handing_over,
         )
         self._held = False
 

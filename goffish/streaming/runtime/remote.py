@@ -55,6 +55,15 @@ class RemoteRegistry(FileRegistry):
         """Make a node read the lanes of others, each in its next life."""
         self._call("adopt", list(lost), node)
 
+    def hand(self, lane: str, node: int, target: int, begin: str) -> bool:
+        """Make a member of the ring read a lane that a node reads, from a place on; return whether that was done."""
+        return bool(self._call("hand", lane, node, target, begin))
+
+    def handed(self, lane: str) -> str | None:
+        """Return the place from which a lane was handed to another node for the last time."""
+        found: str | None = self._call("handed", lane)
+        return found
+
     def lanes(self, node: int | None = None) -> dict[str, int]:
         """Return the lanes that a node reads, or all, with their lives."""
         found: dict[str, int] = self._call("lanes", node)
@@ -76,6 +85,10 @@ def answer_call(registry: FileRegistry, call: str) -> Any:
             registry.claim(lane, node)
         case ["adopt", list(lost), int(node)]:
             registry.adopt(map(int, lost), node)
+        case ["hand", str(lane), int(node), int(target), str(begin)]:
+            return registry.hand(lane, node, target, begin)
+        case ["handed", str(lane)]:
+            return registry.handed(lane)
         case ["lanes", node]:
             return registry.lanes(None if node is None else int(node))
     return None

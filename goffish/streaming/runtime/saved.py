@@ -13,6 +13,7 @@ from goffish.streaming.hashing import positions_of, within
 from goffish.streaming.ring.messages import Progress
 from goffish.streaming.ring.ranges import Ranges
 from goffish.streaming.runtime.outputs import OutputCopy
+from goffish.streaming.runtime.partition import PartitionCopy
 from goffish.streaming.state import Delta, captured
 
 #: The part of a state that holds lanes; among them are these entries.
@@ -94,9 +95,10 @@ def read_saved(folders: Iterable[CheckpointFolder], states: Collection[str]) -> 
     """Return what the last checkpoints of workers hold, and the copies of lanes.
 
     Of two workers with the same positions or lanes, the one of the later run or with the newer view has them now: its
-    parts come first.
+    parts come first. Of partitions, it is the one with the later life, as they also move without a change of the ring.
     """
     lanes: dict[str, Any] = {}
+    runs: dict[str, int] = {}
     parts: list[Saved] = []
     found = [one for one in folders if one.latest is not None]
     for one in sorted(found, key=lambda one: one.latest.body["version"], reverse=True):  # type: ignore[union-attr]
@@ -113,7 +115,11 @@ def read_saved(folders: Iterable[CheckpointFolder], states: Collection[str]) -> 
             names = {_part(name, serial, number): name for name in states}
             given = [(names[name], delta) for name, delta in deltas if name in names]
             parts.append(Saved([run, epoch], forms, pieces, given))
-        lanes = kept | lanes
+        for name, value in kept.items():
+            known = lanes.get(name)
+            later = isinstance(known, PartitionCopy) and runs[name] == run and value.life > known.life
+            if known is None or later:
+                lanes[name], runs[name] = value, run
     return sorted(parts, key=lambda part: part.version, reverse=True), lanes
 
 

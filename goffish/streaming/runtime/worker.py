@@ -32,8 +32,19 @@ from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Registry
 from goffish.streaming.runtime.outputs import Output, OutputCopy
 from goffish.streaming.runtime.packing import Records
-from goffish.streaming.runtime.partition import Partition
-from goffish.streaming.runtime.plan import ALL, Acknowledged, Delivery, Full, Mark, Marks, Plan, lane_id
+from goffish.streaming.runtime.partition import Partition, PartitionCopy
+from goffish.streaming.runtime.plan import (
+    ALL,
+    Acknowledged,
+    Delivery,
+    Full,
+    Handed,
+    Mark,
+    Marks,
+    Plan,
+    SaveSoon,
+    lane_id,
+)
 from goffish.streaming.runtime.saved import LANES, Given, beside_states, clipped, read_saved
 from goffish.streaming.runtime.stages import Arc, any_worker, spread
 from goffish.streaming.sinks import Writer
@@ -59,6 +70,8 @@ _DISCOVER_S = 1.0
 _SAVINGS = 10
 #: Messages that wait in a worker before no worker reads its sources, and for how long.
 _UNACKNOWLEDGED, _FULL_S = 1 << 18, 0.1
+#: Between two requests for checkpoints of all workers, while partitions are to be handed to others.
+_SAVE_S = 0.2
 #: Lane entry with the number of the checkpoint.
 _SERIAL = ""
 
@@ -173,6 +186,8 @@ class Worker:
         self._seal_due = now
         self._partitions: dict[str, Partition] = {}
         self._turn: deque[str] = deque()
+        self._handed: dict[str, PartitionCopy] = {}  # that may not be in checkpoints of the workers that have them now
+        self._hand_due = now
         self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
         fed = (channel for channel, names in plan.feeds.items() if names)
         unsent = Mark(0, 0, dict.fromkeys(fed, FIRST), newest=version)
@@ -258,6 +273,8 @@ class Worker:
         """Make the operators of a new version, beside those of the active one."""
         if update.number in self._versions or update.number <= self.version:
             return
+        for name in self._leaving:
+            self._read_on(name)
         plan = Plan(update.new)
         for name in update.migrated:
             check_sample(self.pipeline.instances[name], update.new.operator(name))
@@ -346,7 +363,7 @@ class Worker:
             return False
         old = self._versions[min(self._versions)].plan
         ended = self._ended >= old.receivers.keys() and self._migrated >= self._update.migrated
-        past = self._past_by is not None and self.node.confirmed >= self._past_by
+        past = self._past_by is not None and self.node.confirmed >= self._past_by and not self._handed
         return ended and past and not self.node.behind and self.node.confirmed >= self._ended_at
 
     def complete_update(self, number: int) -> None:
@@ -452,17 +469,22 @@ class Worker:
 
     # Messages.
 
-    def receive(self, sender: int, message: Message | Acknowledged | Full, now: float) -> None:
+    def receive(self, sender: int, message: Message | Acknowledged | Full | SaveSoon | Handed, now: float) -> None:
         """Take a message of a worker."""
         self._now = now
         if isinstance(message, Full):
             self._full_until = now + _FULL_S
+        elif isinstance(message, SaveSoon):
+            self.node.checkpoint_soon(now)
+        elif isinstance(message, Handed):
+            self._open(now)
         elif isinstance(message, Acknowledged):
             known = self._acknowledged.setdefault(sender, {})
             known |= message.numbers
             self._answers[sender] = message
             self._forget()
             self._given = [one for one in self._given if not self._is_saved(one)]
+            self._handed = {name: one for name, one in self._handed.items() if not self._is_read(name, one)}
         else:
             self.node.receive(sender, message, now)
         self._after()
@@ -563,6 +585,7 @@ class Worker:
             self._discover(now)
         if now >= self._signal_due:
             self._signal(now)
+        self._hand_over(now)
         self._after()
 
     @property
@@ -633,7 +656,7 @@ class Worker:
                 continue
             source, partition = name.split("\n", 1)
             operator = self.plan.sources[source]
-            *_, history = self._lane_copies.pop(name, (0, 0, []))
+            history = list(self._newest_copy(name, life).history)
             saved = history[0] if history else {}  # later messages may not have arrived everywhere
             numbers = saved.get("numbers", {})
             lanes = {path: Lane(lane_id(name + path), life, number) for path, number in numbers.items()}
@@ -646,7 +669,7 @@ class Worker:
                 opened = None if saved.get("done") else self._sources[source].open(partition, saved.get("position"))
             read, published = saved.get("records", 0), history[-1]["records"] if history else 0
             partition_ = Partition(
-                name, operator, life, lanes, versions, clocks, opened, now, history or [],
+                name, operator, life, lanes, versions, clocks, opened, now, history,
                 not life and not history, read, published,
             )  # fmt: skip
             if not history:
@@ -654,9 +677,101 @@ class Worker:
             if not any(one.source.name == source for one in self._partitions.values()):
                 self._paces[source] = Pace(operator.options.source.rate)  # type: ignore[union-attr]
             self._partitions[name] = partition_
+            self._handed.pop(name, None)
+            self._signal_due = now
             self._past_by = None
             if opened is not None:
                 self._turn.append(name)
+
+    def _newest_copy(self, name: str, life: int) -> PartitionCopy:
+        """Return from where a partition is to be read."""
+        copy: PartitionCopy
+        *_, copy = self._lane_copies.pop(name, (0, 0, PartitionCopy()))
+        handed = self.registry.handed(name) if life else None
+        if handed is None:
+            return copy
+        begin = PartitionCopy.from_json(handed)
+        return copy if copy.life > begin.life else begin
+
+    # Partitions that move to other workers.
+
+    @property
+    def _leaving(self) -> list[str]:
+        return [name for name, one in self._partitions.items() if one.target is not None]
+
+    @property
+    def partitions(self) -> dict[str, int]:
+        """Numbers of partitions of sources that this worker reads."""
+        found = dict.fromkeys(self.plan.sources, 0)
+        for name in self._turn:
+            found[self._partitions[name].source.name] += 1
+        return found
+
+    @property
+    def handing_over(self) -> bool:
+        """Whether partitions are to be handed to other workers."""
+        return bool(self._leaving)
+
+    def give_partitions(self, source: str, target: int, count: int, now: float) -> None:
+        """Begin to hand partitions that this worker reads to another one.
+
+        Nothing more is read from them. When checkpoints of all workers contain what was read, the other worker reads
+        on, and nothing is read twice.
+
+        Parameters
+        ----------
+        source : str
+        target : int
+        count : int
+            How many; fewer if some are still being repeated.
+        now : float
+        """
+        if self._update is not None or target == self.number:
+            return
+        found = [(name, self._partitions[name]) for name in reversed(self._turn)]
+        given = [name for name, one in found if one.source.name == source and not one.is_repeated][:count]
+        for name in given:
+            self._turn.remove(name)
+            self._partitions[name].target = target
+        self._hand_due = now
+
+    def _read_on(self, name: str) -> None:
+        """Keep a partition that was to be handed over."""
+        self._partitions[name].target = None
+        self._turn.append(name)
+
+    def _hand_over(self, now: float) -> None:
+        """Hand partitions to other workers where everything that was read is in checkpoints."""
+        for name in self._leaving:
+            one = self._partitions[name]
+            target, copy = one.target, one.copy
+            assert target is not None and one.reader is not None
+            if target not in self.node.view or self.stopping:
+                self._read_on(name)
+                continue
+            waits = self.node.confirmed < one.sealed or (self._prepared and self._prepared[0] <= one.sealed)
+            if waits or one.history != [one.now]:
+                continue
+            if not self.registry.hand(name, self.number, target, copy.to_json()):
+                self._read_on(name)  # the ring has changed
+                continue
+            reader = one.reader
+            reader.close()
+            self._begins = [(n, [begin for begin in begins if begin[0] is not reader]) for n, begins in self._begins]
+            self._handed[name] = copy
+            del self._partitions[name]
+            self._post([(target, Handed())])
+        if self._leaving and now >= self._hand_due:
+            self._hand_due = now + _SAVE_S
+            self._post([(node, SaveSoon()) for node in self.node.view.nodes.tolist()])
+
+    def _is_read(self, name: str, handed: PartitionCopy) -> bool:
+        """Whether checkpoints of the worker that a partition was handed to, or of a later one, contain it."""
+        lane, view = lane_id(name), self.node.view
+        answers = [self._answers.get(node) for node in view.nodes.tolist()]
+        return all(
+            one is not None and one.epoch >= view.epoch and one.lives.get(lane, -1) > handed.life for one in answers
+        )
 
     def _timed(self, source: Operator) -> list[Operator]:
         times = [one for one in self.plan.topology.operators if one.kind == "event_time"]
@@ -958,9 +1073,7 @@ class Worker:
                 marks = dict.fromkeys(mark.marks or {}, LAST)
                 other.seal(serial, Mark(other.lane.life, other.number, marks, newest=self.newest, done=LAST))
         for one in self._partitions.values():
-            # While records are replayed, the places are behind those that sinks have the records of.
-            if one.history[-1] != one.now and one.records >= one.history[-1]["records"]:
-                one.history.append(one.now)
+            one.seal(serial)
         last = [(min(one.records, one.history[0]["records"]), *one.versions[-1]) for one in self._partitions.values()]
         if not all(records >= first and version == self.version for records, first, version in last):
             self._past_by = None
@@ -1071,7 +1184,7 @@ class Worker:
 
     def _lanes_with(self, outputs: Mapping[int, OutputCopy]) -> dict[str, tuple[int, int, Any]]:
         """Return what copies of lanes of this worker hold."""
-        lanes: dict[str, Any] = {one.name: list(one.history) for one in self._partitions.values()}
+        lanes: dict[str, Any] = {**self._handed, **{name: one.copy for name, one in self._partitions.items()}}
         lanes |= {f"@{node}": copy for node, copy in outputs.items()}
         lanes[f"{_SERIAL}{self.number}"] = self.node.serial
         token = self.node.view.token(self.number)
@@ -1100,6 +1213,10 @@ class Worker:
                     if isinstance(value, OutputCopy):
                         *_, earlier = self._lane_copies.get(one, (0, 0, OutputCopy()))
                         value = value.after(earlier)  # noqa: PLW2901
+                    elif isinstance(value, PartitionCopy):
+                        *_, known = self._lane_copies.get(one, (0, 0, value))
+                        if known.life > value.life:
+                            continue
                     self._lane_copies[one] = (number, token, value)
             elif len(part):
                 self._copies[name].install(clipped(part, self._arcs[name].inner(ranges)))

@@ -48,6 +48,19 @@ def test_lanes(registry: Registry) -> None:
     assert registry.lanes(2) == {"a": 1, "b": 0}
 
 
+def test_lanes_that_are_handed_over(registry: Registry) -> None:
+    registry.claim("a", 1)
+    assert registry.handed("a") is None
+    assert not registry.hand("a", 1, 9, "not a member")
+    assert not registry.hand("a", 2, 1, "of another")
+    assert registry.hand("a", 1, 2, "here")
+    assert (registry.lanes(1), registry.lanes(2), registry.handed("a")) == ({}, {"a": 1}, "here")
+    assert not registry.hand("a", 1, 2, "again")
+    registry.replace(FIRST.taken_over(1, 0, (2,)))
+    registry.adopt([2], 1)
+    assert (registry.lanes(1), registry.handed("a")) == ({"a": 2}, "here")
+
+
 def test_file_survives(tmp_path: Path) -> None:
     registry = FileRegistry(tmp_path / "ring", FIRST)
     registry.replace(FIRST.changed(moves=(MOVE,)))

@@ -148,6 +148,14 @@ class Cluster:
                 worker.abort_update()
         self._post(number)
 
+    def hand_over(self) -> None:
+        """Let workers hand all partitions to others that are drawn at random."""
+        numbers = [worker.number for worker in self.alive]
+        for number in numbers:
+            target = self.random.choice(numbers)
+            for source in self.plan.sources:
+                self.workers[number].give_partitions(source, target, len(self.plan.lanes), self.now)
+
     def kill(self, number: int) -> None:
         """Kill a worker: what it has sent arrives or not, in order."""
         self.dead[number] = self.now + self.random.choice((0.0, 0.002))

@@ -68,13 +68,33 @@ def two_stages(flow: gf.stream.Flow, source: Path, target: Path) -> None:
     groups.window(gf.stream.tumbling("10s")).sum("n").sink(gf.stream.write_json_lines(target))
 
 
+def hand_over(cluster: Cluster, event: str) -> None:
+    """Hand partitions to other workers, again and again; meanwhile, some fail."""
+    cluster.run(0.02 + 0.3 * cluster.random.random())
+    for _ in range(3):
+        cluster.hand_over()
+        cluster.run(cluster.now + 0.4 * cluster.random.random())
+        if event == "hand over, kill":
+            cluster.kill(cluster.random.choice(cluster.alive).number)
+            cluster.run(cluster.now + 0.1 * cluster.random.random())
+            cluster.hand_over()
+            cluster.run(cluster.now + 1.5)
+            number = max(cluster.workers) + 1
+            cluster.add(number)
+            cluster.alive[0].node.give(number, cluster.now)
+    assert cluster.registry._handed
+
+
 def run(
     build: Any, source: Path, target: Path, seed: int, event: str, workers: int = 4, varies: bool = False
 ) -> Cluster:
     flow = gf.stream.Flow("test")
     build(flow, source, target)
-    cluster = Cluster(flow, workers, replication=1 + seed % 2, seed=seed, limit=6, varies=varies)
-    if event:
+    hands = event.startswith("hand over")
+    cluster = Cluster(flow, workers, replication=1 + seed % 2, seed=seed, limit=2 if hands else 6, varies=varies)
+    if hands:
+        hand_over(cluster, event)
+    elif event:
         cluster.run(0.05 + 1.2 * cluster.random.random())
         number = cluster.random.randrange(workers)
         if event == "scale out":
@@ -112,7 +132,18 @@ def run(
 
 EVENTS = pytest.mark.parametrize(
     "event",
-    ["", "kill", "scale out", "load balance", "take from the next", "move", "replace", "kill what joins"],
+    [
+        "",
+        "kill",
+        "scale out",
+        "load balance",
+        "take from the next",
+        "move",
+        "replace",
+        "kill what joins",
+        "hand over, kill",
+        pytest.param("hand over", marks=pytest.mark.slow),
+    ],
 )
 
 
@@ -303,6 +334,60 @@ def test_taking_over_a_source_keeps_its_rate() -> None:
     cluster.run(cluster.now + 2)
     read = cluster.workers[1]._partitions["ones\ngenerated"].records - before
     assert read <= 2 + 100 * (time.monotonic() - begun)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_checkpoints_hold_partitions_that_are_handed_over(
+    events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """All workers may be killed before the new reader has made a checkpoint, though the old one has."""
+    flow = gf.stream.Flow("test")
+    both(flow, events[0], tmp_path / "out")
+    monkeypatch.setattr(CheckpointFolder, "whole_is_due", property(lambda folder: whole or folder.latest is None))
+    cluster = Cluster(flow, 2, seed=3, folder=tmp_path / "saved", limit=2)
+    cluster.run(0.2)
+    giver, target = cluster.workers[0], cluster.workers[1]
+    [source] = cluster.plan.sources
+    giver.give_partitions(source, 1, 1, cluster.now)
+    [lane] = giver._leaving
+    while lane not in target._partitions:
+        cluster.run(cluster.now + 0.0005)
+    read, saved = giver._handed[lane].history[0]["records"], target.node.serial
+    giver.node.checkpoint_soon(cluster.now)
+    giver.tick(cluster.now)
+    assert read and target.node.serial == saved
+
+    def resumed() -> Worker:
+        registry = MemoryRegistry(View(1, (Member(7, 0),), 0))
+        for one in cluster.plan.lanes:
+            registry.claim(one, 7)
+        begin = Begin(tmp_path / "saved", old=(0, 1))
+        return Worker(cluster.plan, 7, registry, cluster.options, cluster.now, begin)
+
+    assert resumed()._partitions[lane].records == read
+    # Once the new reader has a checkpoint, the old one drops the place.
+    cluster.run(cluster.now + 2)
+    assert not giver._handed
+    assert resumed()._partitions[lane].records > read
+
+
+def test_partitions_go_to_members_only(events: Any, tmp_path: Path) -> None:
+    """Breaks when a partition is handed to a worker that has failed, and none reads it any more."""
+    flow = gf.stream.Flow("test")
+    both(flow, events[0], tmp_path / "out")
+    cluster = Cluster(flow, 3, seed=1, limit=2)
+    cluster.run(0.1)
+    [source] = cluster.plan.sources
+    before = cluster.workers[0].partitions
+    cluster.kill(1)
+    cluster.workers[0].give_partitions(source, 1, 9, cluster.now)
+    cluster.workers[0].give_partitions(source, 0, 9, cluster.now)
+    assert cluster.workers[0].partitions == {source: 0} and cluster.workers[0].handing_over
+    cluster.run(cluster.now + 3)
+    assert not cluster.workers[0].handing_over
+    read = {lane for worker in cluster.alive for lane in worker._partitions}
+    assert read == set(cluster.plan.lanes) and before[source] > 0
+    cluster.finish()
 
 
 def test_refused() -> None:
