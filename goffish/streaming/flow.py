@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from goffish.errors import InputError
 from goffish.streaming.aggregates import FUNCTIONS, Aggregate
 from goffish.streaming.operators import LATE
+from goffish.streaming.replay import Replay
 from goffish.streaming.sinks import FolderSink, Sink
-from goffish.streaming.sources import Source
+from goffish.streaming.sources import Files, Source
 from goffish.streaming.topology import (
     DEFAULT_COST,
     MAIN,
@@ -148,6 +149,11 @@ class Flow:
         what = f"operator {name or 'source'}"
         if time is None and (lateness or idle is not None):
             raise InputError(f"{what}: lateness and idle require time, the column or function of the event time")
+        speed = source.speed if isinstance(source, Files) else None
+        if speed is not None:
+            if time is None:
+                raise InputError(f"{what}: speed requires time, the column or function of the event time")
+            source = Replay(source, time, speed)
         wait = None if idle is None else microseconds(idle, f"{what}: idle")
         options = SourceOptions(source, time, microseconds(lateness, f"{what}: lateness", zero=True), wait)
         return self._add("source", name, (), None, options)

@@ -93,6 +93,7 @@ class Read(Definition):
     count: int | None = None
     follow: bool | None = None
     rate: float | None = None
+    speed: float | None = None
     separator: str = ","
     types: dict[str, str] = {}
     columns: list[str] | None = None
@@ -105,6 +106,8 @@ class Read(Definition):
     @model_validator(mode="after")
     def _one(self) -> Read:
         _only_one(self, self.kinds)
+        if self.speed is not None and not (self.json_lines or self.csv or self.parquet):
+            raise ValueError("speed: accepted with json_lines, csv and parquet")
         return self
 
 
@@ -546,11 +549,11 @@ class _Builder:
             return generate(self._function(read.generate, f"{field}.generate"), count=read.count, rate=read.rate)
         if read.csv is not None:
             return read_csv(
-                read.csv, follow=bool(read.follow), rate=read.rate, separator=read.separator, types=read.types,
-                columns=read.columns,
+                read.csv, follow=bool(read.follow), rate=read.rate, speed=read.speed, separator=read.separator,
+                types=read.types, columns=read.columns,
             )  # fmt: skip
         if read.json_lines is not None:
-            return read_json_lines(read.json_lines, follow=bool(read.follow), rate=read.rate)
+            return read_json_lines(read.json_lines, follow=bool(read.follow), rate=read.rate, speed=read.speed)
         if read.kafka is not None:
             return read_kafka(
                 read.kafka, read.servers, start=read.start, format=read.format, metadata=read.metadata,
@@ -565,7 +568,9 @@ class _Builder:
         if read.gofs is not None:
             return read_gofs(**read.gofs.model_dump(exclude_none=True))
         assert read.parquet is not None
-        return read_parquet(read.parquet, follow=bool(read.follow), rate=read.rate, columns=read.columns)
+        return read_parquet(
+            read.parquet, follow=bool(read.follow), rate=read.rate, speed=read.speed, columns=read.columns
+        )
 
     def _sink(self, write: Write, field: str) -> Sink:
         write = self._accepted(self._names.write, write, field)

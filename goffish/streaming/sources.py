@@ -156,6 +156,7 @@ class Files(Source):
     path: str
     follow: bool = False
     rate: float | None = None
+    speed: float | None = None
 
     suffixes: ClassVar[tuple[str, ...]] = ("",)
 
@@ -219,10 +220,17 @@ def _opened(path: str, *, follow: bool = False) -> Any:
         raise InputError(f"{path}: cannot be read ({reason_of(error)})") from None
 
 
+def _check_place(path: str, position: Position | None) -> None:
+    """Refuse the position of a replay, which counts records that were returned behind it."""
+    if position is not None and len(position) > 2:
+        raise InputError(f"{path}: the checkpoint is of a run with speed; resume it with a speed, of any size")
+
+
 class _LineReader(Reader):
     """Reads whole lines; the position is the byte and the number of the next line."""
 
     def __init__(self, path: str, position: Position | None, follow: bool) -> None:
+        _check_place(path, position)
         self.path, self.follow = path, follow
         self._file = _opened(path, follow=follow)
         self.position = [0, 1] if position is None else list(position)
@@ -475,6 +483,7 @@ class ParquetReader(Reader):
     """Reads row groups; the position is the row group and the row in it."""
 
     def __init__(self, path: str, position: Position | None, columns: Sequence[str] = ()) -> None:
+        _check_place(path, position)
         self.path, self._columns = path, columns
         self._raw = _opened(path)
         try:
@@ -615,7 +624,22 @@ def checked_rate(rate: float | None, what: str) -> float | None:
     return rate
 
 
-def read_json_lines(path: str | Path, *, follow: bool = False, rate: float | None = None) -> Source:
+def checked_speed(speed: float | None, what: str) -> float | None:
+    """Return how fast event time passes, after checking it.
+
+    Raises
+    ------
+    InputError
+        It is not positive.
+    """
+    if speed is not None and not 0 < speed < float("inf"):
+        raise InputError(f"{what}: speed = {speed!r}: must be a positive number, such as 10 for ten times as fast")
+    return speed
+
+
+def read_json_lines(
+    path: str | Path, *, follow: bool = False, rate: float | None = None, speed: float | None = None
+) -> Source:
     """Read files with a JSON value on every line.
 
     Parameters
@@ -626,6 +650,9 @@ def read_json_lines(path: str | Path, *, follow: bool = False, rate: float | Non
         Wait for lines and files that are added.
     rate : float, optional
         Records per second [default: as fast as possible].
+    speed : float, optional
+        Read records when their event time passes, so many times as fast as they happened; requires ``time`` of
+        `Flow.source` [default: as fast as possible].
 
     Returns
     -------
@@ -634,7 +661,7 @@ def read_json_lines(path: str | Path, *, follow: bool = False, rate: float | Non
     Raises
     ------
     InputError
-        The rate is not positive.
+        The rate or the speed is not positive.
 
     Examples
     --------
@@ -642,12 +669,12 @@ def read_json_lines(path: str | Path, *, follow: bool = False, rate: float | Non
     >>> gf.stream.read_json_lines("orders.jsonl", follow=True).follows
     True
     """
-    return JsonLines(str(path), follow, checked_rate(rate, str(path)))
+    return JsonLines(str(path), follow, checked_rate(rate, str(path)), checked_speed(speed, str(path)))
 
 
 def read_csv(
-    path: str | Path, *, follow: bool = False, rate: float | None = None, separator: str = ",",
-    types: dict[str, str] | None = None, columns: Sequence[str] | None = None,
+    path: str | Path, *, follow: bool = False, rate: float | None = None, speed: float | None = None,
+    separator: str = ",", types: dict[str, str] | None = None, columns: Sequence[str] | None = None,
 ) -> Source:  # fmt: skip
     """Read files of comma-separated values with a header line, as Arrow batches.
 
@@ -661,6 +688,9 @@ def read_csv(
         Wait for lines and files that are added.
     rate : float, optional
         Records per second [default: as fast as possible].
+    speed : float, optional
+        Read records when their event time passes, so many times as fast as they happened; requires ``time`` of
+        `Flow.source` [default: as fast as possible].
     separator : str
     types : dict, optional
         Arrow types of columns, such as ``{"customer": "string"}``.
@@ -674,7 +704,7 @@ def read_csv(
     Raises
     ------
     InputError
-        The rate is not positive, the separator is not one character, or `columns` is no list of names.
+        The rate or the speed is not positive, the separator is not one character, or `columns` is no list of names.
 
     Examples
     --------
@@ -684,8 +714,8 @@ def read_csv(
     """
     if len(separator) != 1:
         raise InputError(f"{path}: separator = {separator!r}: must be one character")
-    chosen, rate = _names(columns, path), checked_rate(rate, str(path))
-    return CsvFiles(str(path), follow, rate, separator, tuple((types or {}).items()), chosen)
+    chosen, rate, speed = _names(columns, path), checked_rate(rate, str(path)), checked_speed(speed, str(path))
+    return CsvFiles(str(path), follow, rate, speed, separator, tuple((types or {}).items()), chosen)
 
 
 def _names(columns: Sequence[str] | None, path: str | Path) -> tuple[str, ...]:
@@ -698,8 +728,9 @@ def _names(columns: Sequence[str] | None, path: str | Path) -> tuple[str, ...]:
 
 
 def read_parquet(
-    path: str | Path, *, follow: bool = False, rate: float | None = None, columns: Sequence[str] | None = None
-) -> Source:
+    path: str | Path, *, follow: bool = False, rate: float | None = None, speed: float | None = None,
+    columns: Sequence[str] | None = None,
+) -> Source:  # fmt: skip
     """Read Parquet files as Arrow batches.
 
     Parameters
@@ -710,6 +741,9 @@ def read_parquet(
         Wait for files that are added; they must be complete when they get their name.
     rate : float, optional
         Records per second [default: as fast as possible].
+    speed : float, optional
+        Read records when their event time passes, so many times as fast as they happened; requires ``time`` of
+        `Flow.source` [default: as fast as possible].
     columns : sequence of str, optional
         Columns to read [default: all].
 
@@ -720,7 +754,7 @@ def read_parquet(
     Raises
     ------
     InputError
-        The rate is not positive, or `columns` is no list of names.
+        The rate or the speed is not positive, or `columns` is no list of names.
 
     Examples
     --------
@@ -728,7 +762,8 @@ def read_parquet(
     >>> gf.stream.read_parquet("s3://lake/orders/", rate=1000).rate
     1000
     """
-    return ParquetFiles(str(path), follow, checked_rate(rate, str(path)), _names(columns, path))
+    rate, speed = checked_rate(rate, str(path)), checked_speed(speed, str(path))
+    return ParquetFiles(str(path), follow, rate, speed, _names(columns, path))
 
 
 def generate(
