@@ -316,6 +316,52 @@ def test_workers_of_operators(orders: Place) -> None:
         assert [row["stage"] for row in workers if row["joined"]] == [None, "price"]
 
 
+STAGES = """
+import goffish as gf
+
+flow = gf.stream.Flow("one")
+numbers = flow.source(gf.stream.generate(lambda n: {"n": n, "key": n % 10}, rate=3000), name="numbers")
+priced = numbers.map(lambda row: row, name="parse").map(lambda row: row, name="price")
+priced.sink(gf.stream.write_json_lines("priced"), name="priced")
+priced.key_by("key").sum("n", name="sums").sink(gf.stream.write_json_lines("sums"), name="out")
+"""
+
+
+@pytest.mark.slow
+def test_scale_workers_of_operators(orders: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when workers of operators join and leave, and a record is lost or counts twice."""
+
+    def stream(*args: str) -> Ended:
+        return orders("stream", *args, variables={"XDG_RUNTIME_DIR": str(orders.path)})
+
+    monkeypatch.setitem(globals(), "RUNNING", STAGES.replace("{", "{{").replace("}", "}}"))
+    options = ("--workers", "price=1,sums=1", "--checkpoint", "saved", "--every", "0.1", "--json")
+    with started(orders, "one", *options) as one:
+        until(one, lambda: len(stream("list", "--json").json["flows"]) == 1)
+        for wrong, message in (("parse=2", "'parse' has no separate workers"), ("price=0", "price = 0: must be 1 to")):
+            ended = stream("scale", "one", wrong)
+            assert_refused(ended)
+            assert message in ended.err
+        assert stream("scale", "one", "price=2", "--json").json == {"flow": "one", "workers": {"price": 2}}
+        stages = [row["stage"] for row in stream("top", "one", "--json").json["workers"] if row["joined"]]
+        assert sorted(map(str, stages)) == ["None", "price", "price", "sums"]
+        ended = stream("scale", "one", "price=1,sums=2")
+        assert ended.out == "one: 1 worker for price, 2 workers for sums\n"
+        stages = [row["stage"] for row in stream("top", "one", "--json").json["workers"] if row["joined"]]
+        assert sorted(map(str, stages)) == ["None", "price", "sums", "sums"]
+        assert stream("stop", "one").out == "one: stopped\n"
+        out, errors = one.communicate(timeout=60)
+        assert one.returncode == 0, errors
+    count = json.loads(out)["records"]
+    rows = {
+        name: [json.loads(line) for part in (orders / name).iterdir() for line in part.read_text().splitlines()]
+        for name in ("priced", "sums")
+    }
+    assert sorted(row["n"] for row in rows["priced"]) == list(range(count))
+    sums = {key: max(row["n"] for row in rows["sums"] if row["key"] == key) for key in range(10)}
+    assert sums == {key: sum(range(key, count, 10)) for key in range(10)}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from goffish.streaming.ring.ranges import CIRCLE, EVERYTHING, Ranges
 from goffish.streaming.runtime.cluster import Cluster
 from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided, spread
+from tests.commands import ENVIRONMENT, call
 from tests.streaming.runtime import simulation
 
 few = pytest.param((0, 8), id="2 seeds")
@@ -185,6 +188,50 @@ def test_processes(events: Any, tmp_path: Path) -> None:
         cluster.run()
     finally:
         cluster.close()
+    lines = written(tmp_path / "out")
+    assert dict(lines) == expected
+    assert len(lines) == len(expected)
+
+
+FLOW = """
+import goffish as gf
+
+flow = gf.stream.Flow("test")
+events = flow.source(gf.stream.read_json_lines({source!r}, rate={rate}), time="at", lateness="2s")
+parsed = events.map(lambda row: row | {{"n": row["n"] * 2}}, name="parse")
+copied = parsed.flat_map(lambda row: [row] * (row["n"] % 3), name="copy")
+sums = copied.filter(lambda row: row["n"] < 16, name="small").key_by("user")
+sums.window(gf.stream.tumbling("5s")).sum("n", name="sums").sink(gf.stream.write_json_lines({target!r}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_all_processes_are_killed(events: Any, tmp_path: Path, seed: int) -> None:
+    """A run with separate workers for the same operators continues, with any number of them."""
+    source, expected = events
+    paths = {"source": str(source), "target": str(tmp_path / "out")}
+    (tmp_path / "flow.py").write_text(FLOW.format(rate=40, **paths))
+    rng, run = random.Random(seed), ("stream", "run", "flow.py", "--checkpoint", "saved", "--every", "0.1", "--json")
+    for first, workers in ((0, "copy=1,sums=2"), (4, "copy=2,sums=1")):
+        command = [sys.executable, "-m", "goffish", *run, "--workers", workers]
+        process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdout=-1, stderr=-1, text=True)
+        saved = [tmp_path / "saved" / "workers" / str(first + one) / "checkpoint.json" for one in range(4)]
+        while not all(file.exists() for file in saved):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0.2, 1.5))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 4
+        for pid in (process.pid, *map(int, children)):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
+    (tmp_path / "flow.py").write_text(FLOW.format(rate=5000, **paths))
+    for workers in ("sums=1", "2"):
+        ended = call(*run, "--workers", workers, cwd=tmp_path)
+        assert ended.code == 2 and "resume with the same keys, windows and separate workers" in ended.err
+    ended = call(*run, "--workers", "copy=1,sums=1", cwd=tmp_path)
+    assert ended.json["stopped"] == "finished"
     lines = written(tmp_path / "out")
     assert dict(lines) == expected
     assert len(lines) == len(expected)
