@@ -124,10 +124,12 @@ class CheckpointFolder:
         if version != _VERSION:
             raise CheckpointError(f"{manifest}: has format {version}; this version reads format {_VERSION}")
         if fingerprint not in (self.fingerprint, self._updated):
+            separate = ", ".join(latest.body.get("stages", ()))
+            had = f" ({separate} had some)" if separate else ""
             raise InputError(
                 f"{self.path}: checkpoint of another flow ({saved['flow']}, with operators "
                 f"{', '.join(saved['operators'])}); name another folder to run {self._flow}, or resume with the "
-                "same keys, windows and separate workers"
+                f"same keys, windows and separate workers{had}"
             )
         self.latest = latest
         if self._locked:
@@ -205,7 +207,7 @@ class CheckpointFolder:
         except OSError as error:
             last = "no earlier checkpoint" if self.latest is None else f"checkpoint {self.latest.number} stays valid"
             reason = error.strerror or error
-            self._prune()
+            self._discard(name)
             raise JobError(f"{self.path}: checkpoint {number} cannot be written ({reason}); {last}") from None
         self.latest, self._chain = Checkpoint(number, manifest["body"]), chain  # type: ignore[arg-type]
         self._prune()
@@ -228,6 +230,13 @@ class CheckpointFolder:
             os.fsync(opened)
         finally:
             os.close(opened)
+
+    def _discard(self, name: str) -> None:
+        """Remove a file of state, unless the manifest names it, as the step after its replacement has failed."""
+        with suppress(OSError):
+            manifest = self.path / _MANIFEST
+            if not manifest.exists() or name not in manifest.read_text(encoding="utf-8"):
+                (self.path / name).unlink()
 
     def _prune(self) -> None:
         """Remove files of state that no checkpoint needs."""

@@ -228,6 +228,28 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     assert {one["count"] for one in found.values} == {1}
 
 
+def test_a_folder_that_cannot_be_synchronized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when what a manifest names is removed as the step after its replacement has failed."""
+    flow, found = stream.Flow("fills"), stream.collect()
+    flow.source(stream.generate(20_000)).key_by(lambda n: n % 10).count().sink(found)
+    run_some(flow, tmp_path / "ck", 500)
+    before, calls, fsync = (tmp_path / "ck" / "checkpoint.json").read_text(), [0], os.fsync
+
+    def fails(descriptor: int) -> None:
+        calls[0] += 1
+        if calls[0] == 4:  # after the files of state and the manifest, each with its folder
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(JobError, match=r"cannot be written \(Input/output error\)"):
+        flow.run(checkpoint=tmp_path / "ck", every="1h")
+    monkeypatch.undo()
+    assert (tmp_path / "ck" / "checkpoint.json").read_text() != before
+    assert flow.run(checkpoint=tmp_path / "ck").records == 20_000
+    assert max(one["count"] for one in found.values) == 2000
+
+
 def test_a_folder_in_which_sinks_cannot_write(tmp_path: Path) -> None:
     flow = stream.Flow("fills")
     flow.source(stream.generate(20_000)).sink(stream.write_json_lines(tmp_path / "out"), name="out")

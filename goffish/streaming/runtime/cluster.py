@@ -489,7 +489,7 @@ class Cluster:
         self._uneven = False
         for source in {name for report in reports.values() for name in report["partitions"]}:
             counts = {n: report["partitions"].get(source, 0) for n, report in reports.items()}
-            workers = [n for n in self._staff[self.topology.stages.get(source, 0)] if n in reports]
+            workers = [n for n in self._staff.get(self.topology.stages.get(source, 0), ()) if n in reports]
             for giver, target, count in even_out(counts, workers) if workers else ():
                 self._processes[giver].send(command="give partitions", source=source, target=target, count=count)
                 self._uneven, self._evened = True, now

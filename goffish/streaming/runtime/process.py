@@ -135,7 +135,8 @@ class Process:
         try:
             self._run()
         finally:
-            self._worker.close()
+            with suppress(Exception):  # which would hide the one before
+                self._worker.close()
 
     def _run(self) -> None:
         ticked, active = 0.0, True

@@ -107,6 +107,20 @@ def divided(topology: Topology, firsts: Iterable[str]) -> Topology:
     return replace(topology, operators=operators, stages=stages)
 
 
+def firsts_of(stages: Mapping[str, int]) -> list[str]:
+    """Return the operators with separate workers, from the stages of all operators in their order.
+
+    Examples
+    --------
+    >>> firsts_of({"numbers": 0, "parse": 1, "small": 1, "score": 2})
+    ['parse', 'score']
+    """
+    found: dict[int, str] = {}
+    for name, stage in stages.items():
+        found.setdefault(stage, name)
+    return [name for stage, name in found.items() if stage]
+
+
 def _crossing(operator: Operator, stages: Mapping[str, int]) -> Operator:
     """Return an operator whose inputs from other stages have a key."""
     if all(stages[one.source] == stages[operator.name] or one.key is not None for one in operator.inputs):

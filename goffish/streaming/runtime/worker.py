@@ -46,7 +46,7 @@ from goffish.streaming.runtime.plan import (
     lane_id,
 )
 from goffish.streaming.runtime.saved import LANES, Given, beside_states, clipped, read_saved
-from goffish.streaming.runtime.stages import Arc, any_worker, spread
+from goffish.streaming.runtime.stages import Arc, any_worker, firsts_of, spread
 from goffish.streaming.sinks import Writer
 from goffish.streaming.sources import Pace, Position, Reader
 from goffish.streaming.state import Delta
@@ -1126,6 +1126,7 @@ class Worker:
             "outputs": outputs,
             "counts": {n: [c.received, c.sent, c.errors] for n, c in self.pipeline.counts.items()},
             "flow": self._done,
+            "stages": firsts_of(self.plan.topology.stages),
             "forms": forms_of(self._versions[min(self._versions)].plan.topology),
             "origins": self._versions[min(self._versions)].pipeline.origins,
         }

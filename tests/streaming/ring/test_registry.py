@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from goffish.streaming.ring.ranges import CIRCLE, Ranges
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, MemoryRegistry, Move, Registry, View
+from goffish.streaming.runtime.remote import answer_call
 
 FIRST = View(1, (Member(1, 0, "a"), Member(2, CIRCLE - 1, "b")), 1, frozenset({7, 8}))
 MOVE = Move(1, 3, CIRCLE // 2, CIRCLE - 1, ((3, Ranges(((4, 5), (CIRCLE - 3, CIRCLE)))),), True, "c")
@@ -59,6 +61,22 @@ def test_lanes_that_are_handed_over(registry: Registry) -> None:
     registry.replace(FIRST.taken_over(1, 0, (2,)))
     registry.adopt([2], 1)
     assert (registry.lanes(1), registry.handed("a")) == ({"a": 2}, "here")
+
+
+def test_calls_of_other_hosts(tmp_path: Path) -> None:
+    """Breaks when the controller does not carry out what `RemoteRegistry` asks for."""
+    registry = FileRegistry(tmp_path / "ring", FIRST)
+
+    def call(*arguments: object) -> object:
+        return answer_call(registry, json.dumps(arguments))
+
+    call("claim", "a", 1)
+    assert call("handed", "a") is None
+    assert call("hand", "a", 1, 2, "here") is True and call("hand", "a", 1, 2, "again") is False
+    assert (call("lanes", 2), call("lanes", None), call("handed", "a")) == ({"a": 1}, {"a": 1}, "here")
+    call("adopt", [2], 1)
+    assert call("lanes", 1) == {"a": 2}
+    registry.close()
 
 
 def test_file_survives(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ class Cluster:
         """Let workers hand all partitions to others that are drawn at random."""
         numbers = [worker.number for worker in self.alive]
         for number in numbers:
-            target = self.random.choice(numbers)
+            target = self.random.choice([one for one in numbers if one != number])
             for source in self.plan.sources:
                 self.workers[number].give_partitions(source, target, len(self.plan.lanes), self.now)
 

@@ -229,7 +229,7 @@ def test_all_processes_are_killed(events: Any, tmp_path: Path, seed: int) -> Non
     (tmp_path / "flow.py").write_text(FLOW.format(rate=5000, **paths))
     for workers in ("sums=1", "2"):
         ended = call(*run, "--workers", workers, cwd=tmp_path)
-        assert ended.code == 2 and "resume with the same keys, windows and separate workers" in ended.err
+        assert ended.code == 2 and "same keys, windows and separate workers (copy, sums had some)" in ended.err
     ended = call(*run, "--workers", "copy=1,sums=1", cwd=tmp_path)
     assert ended.json["stopped"] == "finished"
     lines = written(tmp_path / "out")
