@@ -681,6 +681,10 @@ class Worker:
             self._signal_due = now
             self._past_by = None
             if opened is not None:
+                if all(
+                    self._partitions[one].source.name != source for one in self._turn
+                ):  # no records are due of the time in which it had none to read
+                    self._paces[source] = Pace(operator.options.source.rate)  # type: ignore[union-attr]
                 self._turn.append(name)
 
     def _newest_copy(self, name: str, life: int) -> PartitionCopy:

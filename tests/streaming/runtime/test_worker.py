@@ -371,6 +371,21 @@ def test_checkpoints_hold_partitions_that_are_handed_over(
     assert resumed()._partitions[lane].records > read
 
 
+def test_a_rate_is_not_made_up_for(events: Any, tmp_path: Path) -> None:
+    """Breaks when a worker reads as much at once as was due before it had a partition."""
+    flow = gf.stream.Flow("test")
+    read = flow.source(gf.stream.read_json_lines(str(events[0] / "0.jsonl"), rate=100), name="read")
+    read.key_by("user").count(name="count").sink(gf.stream.write_json_lines(tmp_path / "out"))
+    cluster = Cluster(flow, 2, seed=1)
+    cluster.run(0.3)
+    giver, target = cluster.workers[0], cluster.workers[1]
+    target._paces["read"]._begun -= 100  # it runs for a while
+    giver.give_partitions("read", 1, 1, cluster.now)
+    while not target._partitions:
+        cluster.run(cluster.now + 0.001)
+    assert target._paces["read"].allowed(1000) <= 10
+
+
 def test_partitions_go_to_members_only(events: Any, tmp_path: Path) -> None:
     """Breaks when a partition is handed to a worker that has failed, and none reads it any more."""
     flow = gf.stream.Flow("test")

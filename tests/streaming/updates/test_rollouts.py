@@ -77,8 +77,12 @@ def run(
     source: Path, target: Path, seed: int, strategy: Strategy, event: str = "",
     partial: PartialWindow = PartialWindow.EMIT, **changed: bool,
 ) -> Cluster:  # fmt: skip
-    cluster = Cluster(make(source, target, 1), 3, replication=1 + seed % 2, seed=seed, limit=6)
+    limit = 2 if event == "hand over" else 6
+    cluster = Cluster(make(source, target, 1), 3, replication=1 + seed % 2, seed=seed, limit=limit)
     cluster.run(0.2 + 0.8 * cluster.random.random())
+    if event == "hand over":  # some partitions stay with their workers, and some are on their way to others
+        cluster.hand_over()
+        cluster.run(cluster.now + 0.4 * cluster.random.random())
     cluster.update(make(source, target, 2, **changed), strategy, partial)
     if event:
         cluster.run(cluster.now + 0.3 * cluster.random.random())
@@ -92,7 +96,7 @@ def run(
     return cluster
 
 
-@pytest.mark.parametrize("event", ["", "kill", "scale out"])
+@pytest.mark.parametrize("event", ["", "kill", "scale out", "hand over"])
 @pytest.mark.parametrize("strategy", SAFE)
 @pytest.mark.parametrize("seeds", [few, many])
 def test_nothing_is_lost_or_mixed(events: Any, tmp_path: Path, seeds: range, strategy: Strategy, event: str) -> None:
