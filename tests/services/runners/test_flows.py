@@ -255,7 +255,7 @@ def test_a_stop_outlives_the_worker(place: Place) -> None:
 
 
 def test_files_of_versions(place: Place) -> None:
-    """Breaks when a checkpoint names a module that a job which resumes from it does not have, or has with other code."""
+    """Breaks when a job that resumes lacks a module that its checkpoint names, or has it with other code."""
     jobs = [place.path / name for name in ("one", "other")]
     for job in jobs:
         job.mkdir()
