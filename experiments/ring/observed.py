@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from goffish.streaming.ring.messages import Checkpoint, Message
+from goffish.streaming.ring.messages import Checkpoint
 from goffish.streaming.runtime import process
 from goffish.streaming.runtime.launch import Handle, Launcher
 from goffish.streaming.runtime.packing import pack
-from goffish.streaming.runtime.plan import Acknowledged, Full
 from goffish.streaming.runtime.worker import Worker
 
 _ROOT = Path(__file__).parents[2]
@@ -94,7 +93,7 @@ def _observe(out: TextIO, whole: bool) -> None:
                 note(Step("capture", *times))
                 sizes[0] = sum(one.nbytes for one in pack(self.extract(self.node.owned))) if whole else 0
 
-        def receive(self, sender: int, message: Message | Acknowledged | Full, now: float) -> None:
+        def receive(self, sender: int, message: Any, now: float) -> None:
             _, times = timed(lambda: super(Observed, self).receive(sender, message, now))
             if isinstance(message, Checkpoint):
                 note(Step("install", *times, partial=not message.full))

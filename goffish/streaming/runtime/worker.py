@@ -674,16 +674,13 @@ class Worker:
             )  # fmt: skip
             if not history:
                 partition_.history.append(partition_.now)
-            if not any(one.source.name == source for one in self._partitions.values()):
-                self._paces[source] = Pace(operator.options.source.rate)  # type: ignore[union-attr]
             self._partitions[name] = partition_
             self._handed.pop(name, None)
             self._signal_due = now
             self._past_by = None
             if opened is not None:
-                if all(
-                    self._partitions[one].source.name != source for one in self._turn
-                ):  # no records are due of the time in which it had none to read
+                if all(self._partitions[one].source.name != source for one in self._turn):
+                    # No records are due of the time in which it had none to read.
                     self._paces[source] = Pace(operator.options.source.rate)  # type: ignore[union-attr]
                 self._turn.append(name)
 
