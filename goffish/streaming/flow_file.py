@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from goffish.definitions import Definition, read_definition
 from goffish.errors import GoffishError, InputError
@@ -26,7 +26,16 @@ from goffish.streaming.topology import Alternate, Key
 from goffish.streaming.windows import Window, session, sliding, tumbling
 
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
-Time = str | float
+
+
+def _time(given: Any) -> Any:
+    """Reject what is no duration before its types are tried one after the other."""
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        raise ValueError("must be a duration, such as 1min or a number of seconds")
+    return given
+
+
+Time = Annotated[str | float, BeforeValidator(_time)]
 _Given = TypeVar("_Given")
 
 
@@ -681,6 +690,8 @@ def load_module(file: Path) -> Any:
         raise type(error)(f"{file}:{_line(file, error)}: {error}") if type(error) is InputError else error from None
     except SyntaxError as error:
         raise InputError(f"{file}:{error.lineno}: {error.msg}") from None
+    except SystemExit as error:
+        raise InputError(f"{file}:{_line(file, error)}: ends the program; a flow file must not call exit()") from None
     except Exception as error:
         raise InputError(f"{file}:{_line(file, error)}: {type(error).__name__}: {error}") from None
     return module

@@ -454,3 +454,15 @@ def test_options_of_policies(orders: Place, options: tuple[str, ...], message: s
     ended = orders("stream", "run", "flow.py", *options)
     assert_refused(ended)
     assert message in ended.err
+
+
+def test_files_that_are_no_flows(orders: Place) -> None:
+    """Breaks when a file of a user ends the command, or a field that is no duration is called no text."""
+    (orders / "ends.py").write_text("import sys\nsys.exit(3)\n")
+    ended = orders("stream", "check", "ends.py")
+    assert_refused(ended)
+    assert "ends.py:2: ends the program" in ended.err
+    (orders / "flow.yaml").write_text(YAML.replace("key: customer,", "key: customer, window: {tumbling: [1]},"))
+    ended = orders("stream", "check", "flow.yaml")
+    assert_refused(ended)
+    assert "operators[2].window.tumbling = [1]: must be a duration, such as 1min" in ended.err
