@@ -182,7 +182,7 @@ class FlowController:
         self._topology = self._cluster.topology
         self._count = counter(self._topology, self._elements)
         self._before = self._count(self._cluster.metrics())
-        self._began = time.monotonic()
+        self._began = self._since = time.monotonic()
 
     def _launch(self, number: int, command: Sequence[str]) -> Handle:
         machine = self._coming.popleft()
@@ -295,7 +295,7 @@ class FlowController:
 
     def _open(self) -> None:
         """Begin an interval."""
-        self._since, self._queues, self._waits, self._live = time.monotonic(), [], [], self._running()
+        self._queues, self._waits, self._live = [], [], self._running()
 
     @property
     def _over(self) -> bool:
@@ -320,7 +320,8 @@ class FlowController:
         if self._cluster.topology is not self._topology:  # it was updated
             self._topology = self._cluster.topology
             self._count = counter(self._topology, self._elements)
-        seconds = max(time.monotonic() - self._since, 1e-9)
+        ended = time.monotonic()
+        seconds, self._since = max(ended - self._since, 1e-9), ended  # also that in which machines were started
         now = self._count(metrics)
         done = now.since(self._before)
         self._before = now
