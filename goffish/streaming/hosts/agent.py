@@ -153,6 +153,7 @@ class Agent:
             address=address,
         )  # fmt: skip
         call = await self._joined(channel, hello)
+        self._report(f"connected to {self._join}")
         writing = asyncio.create_task(self._write(call))
         reading = asyncio.create_task(self._read(call))
         watching = asyncio.create_task(self._watch())

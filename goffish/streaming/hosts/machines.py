@@ -144,6 +144,9 @@ class Machines:
         self._update: Any = None  # that is in progress
         self._chosen: int | None = None  # host of the next worker
         self._refused = ""  # why a host cannot run the flow
+        self._needed = 0  # workers with which the flow begins
+        self._report: Callable[[str], None] = lambda text: None
+        self._addresses: dict[int, str] = {}  # of the hosts of workers, also of those that have ended
         self._registry: FileRegistry | None = None
         self._relay: Relay | None = None
         self._finishing: set[asyncio.Task[None]] = set()
@@ -251,6 +254,8 @@ class Machines:
                 yield message
         finally:
             reading.cancel()
+            if not host.workers:  # otherwise they may still run until the lease ends
+                self._lose(host)
 
     def _refusal(self, hello: Any) -> str | None:
         """Return why an agent is not taken in."""
@@ -439,9 +444,18 @@ class Machines:
 
     def wait(self, workers: int, report: Callable[[str], None] | None = None) -> None:
         """Wait until so many workers have a place."""
-        while (slots := self._here + sum(host.slots for host in list(self._hosts.values()))) < workers:
-            if report is not None:
-                report(f": waiting for agents at {self.address}, {slots} of {workers} workers have a place")
+        self._needed, self._report = workers, report or self._report
+        self._await_places()
+
+    @property
+    def _slots(self) -> int:
+        return self._here + sum(host.slots for host in list(self._hosts.values()) if not host.leaving)
+
+    def _await_places(self) -> None:
+        while (slots := self._slots) < self._needed:
+            if self._refused:
+                raise InputError(self._refused)
+            self._report(f": waiting for agents at {self.address}, {slots} of {self._needed} workers have a place")
             with self._joined:
                 self._joined.wait(_WAITS_S)
 
@@ -452,6 +466,10 @@ class Machines:
                 f"flow {self._topology.name}: an update was in progress; resume it on one machine until it is complete"
             )
         self._ask(self._begin(folder, WorkerTerms(options, begin, firsts)))
+        self._ask(self._await_prepared())
+        while self._slots < self._needed:  # a host was lost meanwhile
+            self._await_places()
+            self._ask(self._await_prepared())
 
     def _mark(self, topology: Topology, checkpoint: Path | None) -> None:
         """Make the files by which agents see that folders are the same."""
@@ -472,6 +490,8 @@ class Machines:
         for host in self._hosts.values():
             self._send_terms(host)
         self._publish()
+
+    async def _await_prepared(self) -> None:
         while any(host.prepared < 0 for host in self._hosts.values()):  # those that are silent are lost in the end
             await asyncio.sleep(_LOOKS_S)
         if self._refused:
@@ -577,6 +597,10 @@ class Machines:
         """Return the hosts of workers; None for those that have ended."""
         return [None if one in self._ended else self._places.get(one) for one in workers]
 
+    def where(self, worker: int) -> str:
+        """Return the address of the host of a worker, also if it has ended."""
+        return self._addresses.get(worker, "?")
+
     def __call__(self, number: int, command: Sequence[str]) -> Handle:
         """Start a worker on the host that was chosen, or on the best one."""
         chosen, self._chosen = self._chosen, None
@@ -586,6 +610,7 @@ class Machines:
         loads = self._loads()
         place = chosen if chosen is not None and chosen in loads else best_host(loads)
         self._places[number] = place
+        self._addresses[number] = self._name(place)
         self._publish()
         if place == _HERE:
             self._local[number] = process = start_here(number, command)

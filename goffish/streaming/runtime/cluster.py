@@ -344,7 +344,9 @@ class Cluster:
         self._controls.forget(one.control)
         one.close()
         if not self._started or not self._processes:
-            raise JobError(f"worker {number} ended with code {code}")
+            where = "" if self._machines is None else f" on machine {self._machines.where(number)}"
+            when = "" if self._started else " before the flow began"
+            raise JobError(f"worker {number}{where} ended with code {code}{when}")
         for name, counts in one.counts.items():
             self._gone[name] = self._gone.get(name, Counts()) + replace(counts, queue=0)
         for other in self._processes.values():

@@ -73,6 +73,9 @@ class Machines(Launcher, Protocol):
     def dismiss(self, ring: Sequence[int], among: range, replication: int) -> int:
         """Return the place on the ring of the worker that should leave."""
 
+    def where(self, worker: int) -> str:
+        """Return the address of the host of a worker, also if it has ended."""
+
     def check(self, new: Topology) -> None:
         """Raise an error if the hosts cannot run a new version of the flow."""
 

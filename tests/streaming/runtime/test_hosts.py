@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -133,6 +135,22 @@ def test_agents_that_are_refused(start: Start, tmp_path: Path) -> None:
         f"error: --join {address}: this host has another version of flow groups than the controller; copy the file of "
         "the controller",
     ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_agent_that_ends_while_it_waits(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    """Breaks when a worker is placed on a host whose agent has ended before the flow began."""
+    expected = make_events(tmp_path / "in", 300)
+    flow = write_flow(tmp_path)
+    controller, address = run_flow(start, flow, 2, "--here", "1")
+    gone = start("worker", str(flow), "--join", address, "--slots", "1")
+    gone.printed("connected to ")
+    os.kill(gone.process.pid, number)
+    gone.wait(10)
+    agent = start("worker", str(flow), "--join", address, "--slots", "1")
+    assert controller.wait(60) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+    assert agent.wait(20) == 0, agent.output
 
 
 def test_other_folders(start: Start, tmp_path: Path) -> None:
