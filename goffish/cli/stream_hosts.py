@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.options import read_token
+from goffish.cli.process import TERMINATED
 from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.partial import local_path
@@ -112,4 +113,6 @@ def run_agent(
 
     topology = load_flow(flow).check()
     slots = slots or len(os.sched_getaffinity(0))
-    Agent(topology, access, join, slots, lambda text: sys.stderr.write(f"{text}\n"), folder).run()
+    if not Agent(topology, access, join, slots, lambda text: sys.stderr.write(f"{text}\n"), folder).run():
+        sys.stderr.write("terminated\n")
+        raise typer.Exit(TERMINATED)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ _JOINS_S, _RETRIES_S = 30.0, 0.5
 _PINGS, _MOST_S, _LOOKS_S = 10, 1.0, 0.05
 _LINE_BYTES = 1 << 24
 _ENDS_S = 5.0
+_Take = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
 class _Worker:
@@ -46,12 +48,19 @@ class _Worker:
         self.process = process
         self.control: asyncio.StreamWriter | None = None
         self.reports = asyncio.Event()  # set when there are no more
-        self.connected = False
+        self.connected = self.ready = self.noticed = False
 
     def stop(self) -> None:
         """Close the connection, upon which the worker ends."""
         if self.control is not None:
             self.control.close()
+
+    def notice(self) -> None:
+        """Ask the worker once to hand its state over and end."""
+        if not self.noticed:
+            self.noticed = True
+            with suppress(ProcessLookupError):
+                self.process.terminate()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -105,9 +114,20 @@ class Agent:
         self._terms: WorkerTerms
         self._probe = ""
         self._confirmed: float | None = None  # when the terms were accepted, until the controller has noticed
+        self._answered = 0.0  # when the last ping was sent that the controller has answered
+        self._leaves: asyncio.Event
+        self._connected = False
 
-    def run(self) -> None:
-        """Run workers until the flow ends.
+    def run(self) -> bool:
+        """Run workers until the flow ends, or until SIGTERM.
+
+        After SIGTERM, workers hand their state over to those of other hosts before they end; a second SIGTERM ends
+        them at once, as if the host was lost.
+
+        Returns
+        -------
+        bool
+            Whether the flow ended, or the workers have handed their state over.
 
         Raises
         ------
@@ -119,16 +139,24 @@ class Agent:
         self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
         try:
             asyncio.run(self._run())
+        except asyncio.CancelledError:
+            return False
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+        return True
 
     async def _run(self) -> None:
-        self._queue, self._inbox = asyncio.Queue(), asyncio.Queue()
+        self._queue, self._inbox, self._leaves = asyncio.Queue(), asyncio.Queue(), asyncio.Event()
+        main = asyncio.current_task()
+        assert main is not None
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            with suppress(RuntimeError):  # not in the main thread, which receives signals
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate, main)
         paths = [*sys.path, *({f"{self._versions}"} - {*sys.path})]  # workers import functions of new versions
         (self._folder / "path").write_text(json.dumps([paths, str(Path.cwd())]))
         self._lease = Lease(self._folder / LEASE)
-        await asyncio.start_unix_server(self._take_control, self._folder / CONTROL, limit=_LINE_BYTES)
-        await asyncio.start_unix_server(self._take_calls, self._folder / REGISTRY, limit=_LINE_BYTES)
+        for take, name in ((self._take_control, CONTROL), (self._take_calls, REGISTRY)):
+            await asyncio.start_unix_server(_quiet(take), self._folder / name, limit=_LINE_BYTES)
         server, address = self._access.serve(self)
         await server.start()
         self._report(f"listening on {address}")
@@ -153,12 +181,14 @@ class Agent:
             address=address,
         )  # fmt: skip
         call = await self._joined(channel, hello)
+        self._connected = True
         self._report(f"connected to {self._join}")
         writing = asyncio.create_task(self._write(call))
         reading = asyncio.create_task(self._read(call))
         watching = asyncio.create_task(self._watch())
         acting = asyncio.create_task(self._act())
-        tasks = writing, reading, watching, acting
+        leaving = asyncio.create_task(self._leave())
+        tasks = writing, reading, watching, acting, leaving
         reason = ""
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -172,6 +202,7 @@ class Agent:
         finally:
             watching.cancel()
             acting.cancel()
+            leaving.cancel()
             await self._end_workers()
             self._send(left=hosts_pb2.Left(reason=reason))
             self._queue.put_nowait(None)
@@ -180,6 +211,32 @@ class Agent:
             writing.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             call.cancel()
+
+    def _terminate(self, main: asyncio.Task[Any]) -> None:
+        """Leave the flow; before the host has joined, and the second time, at once."""
+        if self._leaves.is_set() or not self._connected:
+            main.cancel()
+        self._leaves.set()
+
+    async def _leave(self) -> None:
+        """After SIGTERM, wait until workers have handed their state over, and others have all that they have sent."""
+        await self._leaves.wait()
+        asked = lease_clock()
+        self._send(hello=hosts_pb2.Hello(slots=0))
+        self._queue.put_nowait(self._ping())
+        self._report(f"leaving: {len(self._workers)} workers hand their state over")
+        while self._answered < asked or self._busy:
+            for worker in list(self._workers.values()):
+                if worker.ready:
+                    worker.notice()
+            await asyncio.sleep(_LOOKS_S)
+        self._report(f"left {self._join}")
+
+    @property
+    def _busy(self) -> bool:
+        """Whether workers run or are about to, or links bring what they have sent."""
+        links = self._relay is not None and self._relay.sending
+        return bool(self._workers or self._tasks) or not self._inbox.empty() or links
 
     async def _joined(self, channel: grpc.aio.Channel, hello: Any) -> Any:
         """Return the stream to the controller."""
@@ -350,6 +407,7 @@ class Agent:
         known, self._shift = self._shift, pong.clock - time.monotonic()
         if not known:
             self._queue.put_nowait(self._ping())
+        self._answered = pong.sent
         self._until = pong.sent + self._lease_s
         self._lease.renew(self._until)
         if self._confirmed is not None and pong.sent >= self._confirmed:  # the answer to a ping after `prepared`
@@ -407,6 +465,7 @@ class Agent:
         worker.control, worker.connected = writer, True
         with suppress(OSError):
             while line := await reader.readline():
+                worker.ready = True
                 self._send(line=hosts_pb2.WorkerLine(worker=number, line=line))
         worker.reports.set()
 
@@ -440,6 +499,16 @@ class Agent:
         """Refuse an agent that takes this one for a controller."""
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "is an agent; join the controller of the flow")
         yield
+
+
+def _quiet(take: _Take) -> _Take:
+    """Return a function for connections that are open when the agent ends: asyncio reports each that is cancelled."""
+
+    async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):
+            await take(reader, writer)
+
+    return taken
 
 
 def _subject(code: grpc.StatusCode) -> str:

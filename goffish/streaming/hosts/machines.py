@@ -277,6 +277,9 @@ class Machines:
                 kind = message.WhichOneof("kind")
                 self._takers[kind](self, host, getattr(message, kind))
 
+    def _take_hello(self, host: _Host, hello: Any) -> None:
+        host.slots = hello.slots  # none, as it is going to leave
+
     def _take_ping(self, host: _Host, ping: Any) -> None:
         if host.leaving:
             return  # its lease is not renewed
@@ -325,7 +328,7 @@ class Machines:
         host.queue.put_nowait(None)
 
     _takers: dict[str, Callable[[Machines, _Host, Any], None]] = {
-        "ping": _take_ping, "line": _take_line, "begun": _take_begun, "end": _take_end, "call": _take_call,
+        "hello": _take_hello, "ping": _take_ping, "line": _take_line, "begun": _take_begun, "end": _take_end, "call": _take_call,
         "unreachable": _take_unreachable, "left": _take_left, "prepared": _take_prepared,
     }  # fmt: skip
 
@@ -559,7 +562,9 @@ class Machines:
     # Places of workers.
 
     def _loads(self) -> dict[int, Load]:
-        hosts = {one: host for one, host in self._hosts.items() if host.prepared >= 0 and not host.leaving}
+        hosts = {
+            one: host for one, host in self._hosts.items() if host.slots and host.prepared >= 0 and not host.leaving
+        }
         loads = {one: Load(len(host.workers), host.slots) for one, host in hosts.items()}
         if self._here or not loads:
             loads[_HERE] = Load(len(self._local), max(self._here, 1))

@@ -245,8 +245,8 @@ class Receiving:
             self._drained.set()
 
     async def drained(self) -> None:
-        """Wait until less waits for the receiver."""
-        while not self.closed and self._outgoing.unsent_bytes >= _WAITING:
+        """Wait until less waits for the receiver; after the last packet, until nothing does."""
+        while not self.closed and (self._ending or self._outgoing.unsent_bytes >= _WAITING):
             self._drained.clear()
             await self._drained.wait()
 
@@ -371,6 +371,11 @@ class Relay:
             yield hosts_pb2.LinkResponse(number=number)
         if state.closed:
             yield hosts_pb2.LinkResponse(number=state.received, closed=True)
+
+    @property
+    def sending(self) -> bool:
+        """Whether other hosts may not have all that workers of this host have sent."""
+        return bool(self._sending)
 
     async def close(self) -> None:
         """Close all links."""

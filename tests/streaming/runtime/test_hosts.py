@@ -153,6 +153,55 @@ def test_an_agent_that_ends_while_it_waits(start: Start, tmp_path: Path, number:
     assert agent.wait(20) == 0, agent.output
 
 
+def test_an_agent_that_is_asked_to_end(start: Start, tmp_path: Path) -> None:
+    """Breaks when an agent leaves upon SIGTERM before its worker has handed its state over, of which are no copies."""
+    expected = make_events(tmp_path / "in", 1500)
+    flow = write_flow(tmp_path, ", rate=400")
+    controller, address = run_flow(start, flow, 2, "--here", "1", "--replication", "0")
+    agent = start("worker", str(flow), "--join", address, "--slots", "1")
+    wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
+    agent.process.terminate()
+    assert agent.wait(30) == 0, agent.output
+    assert agent.output.splitlines()[-1] == f"left {address}"
+    assert controller.process.poll() is None, controller.output
+    assert controller.wait(60) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+
+
+def test_a_controller_that_is_killed(start: Start, tmp_path: Path) -> None:
+    """Breaks when an agent goes on without the controller, or prints more than why it ends."""
+    make_events(tmp_path / "in", 3000)
+    flow = write_flow(tmp_path, ", rate=500")
+    controller, address = run_flow(start, flow, 2)
+    agent = start("worker", str(flow), "--join", address, "--slots", "2")
+    own = agent.printed("listening on ")
+    wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
+    kill(controller.process.pid)
+    assert agent.wait(20) == 1, agent.output
+    assert agent.output.splitlines() == [
+        f"listening on {own}", f"connected to {address}", f"joined {address} as host 1",
+        f"error: --join {address}: the connection to the controller is lost",
+    ]  # fmt: skip
+
+
+def test_an_agent_that_is_asked_to_end_twice(start: Start, tmp_path: Path) -> None:
+    """Breaks when a second SIGTERM does not end an agent and its workers at once, or the flow fails by it."""
+    expected = make_events(tmp_path / "in", 1000)
+    flow = write_flow(tmp_path, ", rate=400")
+    controller, address = run_flow(start, flow, 2, "--here", "1", "--lease", "2s")
+    agent = start("worker", str(flow), "--join", address, "--slots", "1")
+    wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
+    workers = agent.workers
+    agent.process.terminate()
+    agent.printed("leaving: 1 workers hand their state over", seconds=5)
+    agent.process.terminate()
+    assert agent.wait(5) == 143, agent.output
+    assert agent.output.splitlines()[-1] == "terminated"
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert controller.wait(60) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+
+
 def test_other_folders(start: Start, tmp_path: Path) -> None:
     """Breaks when a host writes results to another folder than the others, or ends a flow that it tries to join."""
     make_events(tmp_path / "in", 1000)
