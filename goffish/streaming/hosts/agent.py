@@ -35,6 +35,8 @@ from goffish.v1 import hosts_pb2, hosts_pb2_grpc
 
 #: How long an agent waits for a controller that does not answer when it joins.
 _JOINS_S, _RETRIES_S = 30.0, 0.5
+#: After which it reports that it waits.
+_SAYS_S = 2.0
 _PINGS, _MOST_S, _LOOKS_S = 10, 1.0, 0.05
 _LINE_BYTES = 1 << 24
 _ENDS_S = 5.0
@@ -242,6 +244,8 @@ class Agent:
         """Return the stream to the controller."""
         stub = hosts_pb2_grpc.HostServiceStub(channel)  # type: ignore[no-untyped-call]
         end = time.monotonic() + _JOINS_S
+        loop = asyncio.get_running_loop()
+        saying = loop.call_later(_SAYS_S, self._report, f"waiting for the controller at {self._join}")
         while True:
             call = stub.Join(metadata=self._access.metadata)
             try:
@@ -251,6 +255,7 @@ class Agent:
             except (grpc.RpcError, asyncio.InvalidStateError):
                 first = grpc.aio.EOF
             if first is not grpc.aio.EOF:
+                saying.cancel()
                 self._obey(first)
                 return call
             code, details = await call.code(), await call.details()
@@ -258,7 +263,8 @@ class Agent:
                 raise JobError(f"--join {self._join}: the controller has ended")
             if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION):
                 raise InputError(f"--join {self._join}: {_subject(code)}{details}")
-            if code != grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
+            # Where the controller refuses a stream while this end still writes, gRPC may report an internal error.
+            if code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL) or time.monotonic() > end:
                 text = (details or code.name).splitlines()[0]
                 raise JobError(f"--join {self._join}: cannot connect to the controller ({text})")
             await asyncio.sleep(_RETRIES_S)

@@ -119,9 +119,7 @@ class Machines:
     Raises
     ------
     InputError
-        The flow cannot run on several hosts.
-    JobError
-        The address is in use.
+        The flow cannot run on several hosts, or the address cannot be bound.
     """
 
     def __init__(
@@ -328,8 +326,8 @@ class Machines:
         host.queue.put_nowait(None)
 
     _takers: dict[str, Callable[[Machines, _Host, Any], None]] = {
-        "hello": _take_hello, "ping": _take_ping, "line": _take_line, "begun": _take_begun, "end": _take_end, "call": _take_call,
-        "unreachable": _take_unreachable, "left": _take_left, "prepared": _take_prepared,
+        "hello": _take_hello, "ping": _take_ping, "line": _take_line, "begun": _take_begun, "end": _take_end,
+        "call": _take_call, "unreachable": _take_unreachable, "left": _take_left, "prepared": _take_prepared,
     }  # fmt: skip
 
     async def Link(self, packets: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:

@@ -142,12 +142,12 @@ def test_an_agent_that_ends_while_it_waits(start: Start, tmp_path: Path, number:
     """Breaks when a worker is placed on a host whose agent has ended before the flow began."""
     expected = make_events(tmp_path / "in", 300)
     flow = write_flow(tmp_path)
-    controller, address = run_flow(start, flow, 2, "--here", "1")
+    controller, address = run_flow(start, flow, 2)
     gone = start("worker", str(flow), "--join", address, "--slots", "1")
     gone.printed("connected to ")
     os.kill(gone.process.pid, number)
     gone.wait(10)
-    agent = start("worker", str(flow), "--join", address, "--slots", "1")
+    agent = start("worker", str(flow), "--join", address, "--slots", "2")
     assert controller.wait(60) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
     assert agent.wait(20) == 0, agent.output
