@@ -266,6 +266,10 @@ class Control:
         self._selector.register(listener, selectors.EVENT_READ)
         self._listener = listener
 
+    def follow(self, flow: Controlled) -> None:
+        """Answer requests by another object from now on, as the flow begins."""
+        self._flow = flow
+
     def close(self, ended: str, error: str | None = None) -> None:
         """Send all clients how the flow ended, and close the socket.
 

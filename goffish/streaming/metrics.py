@@ -332,9 +332,9 @@ class Metrics:
     Attributes
     ----------
     flow : str
-    stopped : {"running", "finished", "until", "stopped", "interrupted", "terminated"}
+    stopped : {"waiting", "running", "finished", "until", "stopped", "interrupted", "terminated"}
         Why the run ended: its sources did, `until` held, it was stopped by `Run.stop` or ``goffish stream stop``, or
-        SIGINT or SIGTERM was received.
+        SIGINT or SIGTERM was received. A flow on several machines waits until its workers have a place.
     seconds : float
         Duration of this run.
     checkpoint : int or None

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from goffish.errors import GoffishWarning, InputError
+from goffish.errors import GoffishWarning, InputError, JobError
 from goffish.streaming.hosts.access import Access
 from goffish.streaming.hosts.placement import (
     Load,
@@ -34,6 +34,7 @@ from goffish.streaming.hosts.terms import WorkerTerms, check_hosts, shared_folde
 from goffish.streaming.hosts.versions import file_of, plan_to_json
 from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.registry import FileRegistry, view_to_json
+from goffish.streaming.runtime.folder import has_workers
 from goffish.streaming.runtime.launch import CONTROL, Handle, start_here
 from goffish.streaming.runtime.lease import lease_clock
 from goffish.streaming.runtime.remote import answer_call
@@ -127,6 +128,9 @@ class Machines:
         checkpoint: str | Path | None = None,
     ) -> None:  # fmt: skip
         check_hosts(topology, checkpoint)
+        if checkpoint is None or not has_workers(checkpoint):
+            for sink in topology.sinks.values():
+                sink.check_unused()  # before agents join
         if not 1 <= lease_s <= 3600:
             raise InputError(f"--lease: {lease_s:g} s; must be 1 s to 1 h")
         self._topology, self._access, self._here, self._lease_s = topology, access, here, lease_s
@@ -144,6 +148,7 @@ class Machines:
         self._refused = ""  # why a host cannot run the flow
         self._needed = 0  # workers with which the flow begins
         self._report: Callable[[str], None] = lambda text: None
+        self._stopped: Callable[[], bool] = lambda: False
         self._addresses: dict[int, str] = {}  # of the hosts of workers, also of those that have ended
         self._registry: FileRegistry | None = None
         self._relay: Relay | None = None
@@ -443,9 +448,12 @@ class Machines:
 
     # What the controller calls.
 
-    def wait(self, workers: int, report: Callable[[str], None] | None = None) -> None:
-        """Wait until so many workers have a place."""
+    def wait(
+        self, workers: int, report: Callable[[str], None] | None = None, stopped: Callable[[], bool] | None = None
+    ) -> None:
+        """Wait until so many workers have a place, or until the run is stopped."""
         self._needed, self._report = workers, report or self._report
+        self._stopped = stopped or self._stopped
         self._await_places()
 
     @property
@@ -453,7 +461,7 @@ class Machines:
         return self._here + sum(host.slots for host in list(self._hosts.values()) if not host.leaving)
 
     def _await_places(self) -> None:
-        while (slots := self._slots) < self._needed:
+        while (slots := self._slots) < self._needed and not self._stopped():
             if self._refused:
                 raise InputError(self._refused)
             self._report(f": waiting for agents at {self.address}, {slots} of {self._needed} workers have a place")
@@ -470,6 +478,8 @@ class Machines:
         self._ask(self._await_prepared())
         while self._slots < self._needed:  # a host was lost meanwhile
             self._await_places()
+            if self._stopped():
+                raise JobError(f"flow {self._topology.name}: stopped before it began")
             self._ask(self._await_prepared())
 
     def _mark(self, topology: Topology, checkpoint: Path | None) -> None:

@@ -43,11 +43,18 @@ class Watch:
             self._page = Page(http)
             self.url = self._page.url
 
-    def attach(self, flow: Controlled) -> None:
-        """Begin, as the flow does."""
+    def announce(self, flow: Controlled) -> None:
+        """Let other processes see and control the flow, but for the page, also before it begins."""
         self._flow = flow
         flow.load = self._load
-        self._control = Control(flow)
+        if self._control is None:
+            self._control = Control(flow)
+        else:
+            self._control.follow(flow)
+
+    def attach(self, flow: Controlled) -> None:
+        """Begin, as the flow does."""
+        self.announce(flow)
         if self._page is not None:
             self._page.start(flow)
 
@@ -60,8 +67,11 @@ class Watch:
     def close(self, error: BaseException | None = None) -> None:
         """End, as the flow does, with an error if it has failed."""
         if self._control is not None:
-            text = None if error is None else " ".join(str(error).split()) or type(error).__name__
-            self._control.close(self._flow.metrics().stopped, text)
+            if isinstance(error, KeyboardInterrupt):  # before the flow has begun
+                self._control.close("interrupted")
+            else:
+                text = None if error is None else " ".join(str(error).split()) or type(error).__name__
+                self._control.close(self._flow.metrics().stopped, text)
         if self._page is not None:
             self._page.close()
         self._control = self._page = None

@@ -36,6 +36,7 @@ from goffish.streaming.runtime.launch import (
 from goffish.streaming.runtime.layout import divide, even_out, next_step
 from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
+from goffish.streaming.runtime.waiting import Waiting
 from goffish.streaming.runtime.worker import Begin
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
@@ -201,7 +202,8 @@ class Cluster:
                 machines.follow()
             self._await_ready()
             self._watch.attach(self)
-        except BaseException:
+        except BaseException as error:
+            self._failure = error
             self.close()
             raise
 
@@ -852,7 +854,11 @@ def run_workers(
     options, limit = options_of(replication, checkpoint, every, until, delivery)
     with watch or Watch() as held:
         if machines is not None:
-            machines.wait(_count(topology, workers), report)
+            waiting = Waiting(topology)
+            held.announce(waiting)
+            machines.wait(_count(topology, workers), report, lambda: waiting.stopped)
+            if waiting.stopped:
+                return waiting.metrics()
         return Cluster(topology, workers, watch=held, machines=machines, **options).run(limit, report)
 
 

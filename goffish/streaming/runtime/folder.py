@@ -26,6 +26,11 @@ _UPDATE = "update"
 _HIGHEST = "highest"
 
 
+def has_workers(path: str | Path) -> bool:
+    """Return whether a folder has checkpoints of workers, from which a run would resume."""
+    return any(one.name.isdigit() for one in (local_path(path) / WORKERS).glob("*"))
+
+
 class WorkerFolder:
     """A folder with a folder of checkpoints for each worker, used by one run at a time."""
 

@@ -55,8 +55,10 @@ class Launcher(Protocol):
 class Machines(Launcher, Protocol):
     """Starts worker processes on several hosts."""
 
-    def wait(self, workers: int, report: Callable[[str], None] | None = None) -> None:
-        """Wait until so many workers have a place."""
+    def wait(
+        self, workers: int, report: Callable[[str], None] | None = None, stopped: Callable[[], bool] | None = None
+    ) -> None:
+        """Wait until so many workers have a place, or until the run is stopped."""
 
     def begin(self, folder: Path, options: Options, begin: Begin, firsts: Sequence[str]) -> None:
         """Note where the folder of the workers is, and how they run, before the first one starts."""

@@ -202,6 +202,33 @@ def test_an_agent_that_is_asked_to_end_twice(start: Start, tmp_path: Path) -> No
     assert sums_of(tmp_path / "out") == expected
 
 
+def test_a_flow_that_waits(start: Start, tmp_path: Path) -> None:
+    """Breaks when other processes do not see a flow that waits for agents, or cannot stop it."""
+    make_events(tmp_path / "in", 10)
+    controller, _ = run_flow(start, write_flow(tmp_path), 2)
+    pid = controller.process.pid
+    wait_for(lambda: f'"pid": {pid}' in call("stream", "list", "--json").out, 20)
+    listed = json.loads(call("stream", "list", "--json").out)["flows"]
+    assert [(one["flow"], one["workers"], one["records"]) for one in listed if one["pid"] == pid] == [("groups", 0, 0)]
+    ended = call("stream", "scale", str(pid), "3")
+    assert_refused(ended)
+    assert ended.err == "error: flow groups: waits for machines; try again once it runs\n"
+    assert call("stream", "stop", str(pid)).out == "groups: stopped\n"
+    assert controller.wait(20) == 0, controller.output
+    assert metrics_of(controller)["stopped"] == "stopped"
+
+
+def test_an_output_folder_in_use(tmp_path: Path) -> None:
+    """Breaks when agents are asked to join a run that is refused."""
+    make_events(tmp_path / "in", 10)
+    flow = write_flow(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-0-00000001.jsonl").touch()
+    ended = call("stream", "run", flow, "--listen", "127.0.0.1:0", "--token", TOKEN)
+    assert_refused(ended)
+    assert ended.err.startswith(f"error: {tmp_path / 'out'}: has part-0-00000001.jsonl of another run; ")
+
+
 def test_other_folders(start: Start, tmp_path: Path) -> None:
     """Breaks when a host writes results to another folder than the others, or ends a flow that it tries to join."""
     make_events(tmp_path / "in", 1000)
