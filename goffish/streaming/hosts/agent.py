@@ -353,6 +353,10 @@ class Agent:
 
     async def _begin(self, terms: Any) -> None:
         """Prepare the folder of the workers, first, and when the flow was updated."""
+        if not terms.host:  # the flow has not begun
+            self._check_folders(self._topology, None, terms.probe)
+            self._send(prepared=hosts_pb2.Prepared(number=-1))
+            return
         given = WorkerTerms.from_json(terms.begin, self._folder / SINKS)
         version = given.begin.version
         if self._relay is None:

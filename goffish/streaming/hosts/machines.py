@@ -95,6 +95,7 @@ class _Host:
     workers: dict[int, _RemoteWorker] = field(default_factory=dict)
     epoch: int = 0  # of the last view that was sent
     shift: float = 0.0
+    accepted: bool = False  # whether it shares the folders of sinks
     leaving: bool = False
     prepared: int = -1  # the newest version that it can start workers of, once it has accepted the terms
     failed: tuple[int, str] = -1, ""  # the last version that it cannot, and why
@@ -166,6 +167,11 @@ class Machines:
         self.lost = 0
         self._thread.start()
         self._ask(self._await_start())
+        try:
+            self._mark(topology, None)
+        except InputError:
+            self.close()
+            raise
 
     # The thread of the event loop.
 
@@ -249,8 +255,6 @@ class Machines:
         if self._update is not None:
             host.send(update=self._update)
         self._publish()
-        with self._joined:
-            self._joined.notify_all()
         reading = self._loop.create_task(self._read(host, requests))
         try:
             while (message := await host.queue.get()) is not None:
@@ -317,13 +321,17 @@ class Machines:
             host.failed = prepared.number, f"{host.address}: {prepared.reason}"
         else:
             host.prepared = max(prepared.number, host.prepared)
+            host.accepted = True
+            with self._joined:
+                self._joined.notify_all()
 
     def _take_unreachable(self, host: _Host, other: Any) -> None:
         self._part(host.number, other.host)
 
     def _take_left(self, host: _Host, left: Any) -> None:
         if left.reason:
-            self._refused = self._refused or f"{host.address}: {left.reason}"
+            if self._terms is not None:  # otherwise the run waits for others
+                self._refused = self._refused or f"{host.address}: {left.reason}"
             text = json.dumps({"error": f"{host.address}: {left.reason}"}).encode() + b"\n"
             for worker in host.workers.values():
                 self._take_line(host, hosts_pb2.WorkerLine(worker=worker.number, line=text))
@@ -346,7 +354,9 @@ class Machines:
     # Hosts.
 
     def _send_terms(self, host: _Host) -> None:
-        if self._terms is not None:
+        if self._terms is None:
+            host.send(terms=hosts_pb2.Terms(probe=self._probe))
+        else:
             begin = self._terms.to_json()
             terms = hosts_pb2.Terms(
                 host=host.number, lease_s=self._lease_s, begin=begin, probe=self._probe, file=self._file
@@ -458,7 +468,8 @@ class Machines:
 
     @property
     def _slots(self) -> int:
-        return self._here + sum(host.slots for host in list(self._hosts.values()) if not host.leaving)
+        hosts = [one for one in list(self._hosts.values()) if one.accepted and not one.leaving]
+        return self._here + sum(one.slots for one in hosts)
 
     def _await_places(self) -> None:
         while (slots := self._slots) < self._needed and not self._stopped():

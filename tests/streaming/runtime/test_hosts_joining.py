@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ class Client:
         """Wait for a message of a kind."""
         return next(getattr(one, kind) for one in self._answers if one.WhichOneof("kind") == kind)
 
+    def accept(self) -> None:
+        """Send that the folders are shared."""
+        assert not self.received("terms").host
+        self.send(prepared=hosts_pb2.Prepared(number=-1))
+
     def close(self) -> None:
         self._answers.cancel()
         self._channel.close()
@@ -73,6 +79,7 @@ def test_a_host_that_is_lost_before_the_first_worker_starts(
     """Breaks when workers are placed while a host that was counted has ended since."""
     waiting: list[str] = []
     first = Client(machines, topology)
+    first.accept()
     machines.wait(1, waiting.append)
     first.close()
     wait_for(lambda: machines.lost == 1, 5)
@@ -82,12 +89,29 @@ def test_a_host_that_is_lost_before_the_first_worker_starts(
     wait_for(lambda: bool(waiting), 5)
     assert waiting[0].endswith("0 of 1 workers have a place")
     second = Client(machines, topology)
-    second.received("terms")
+    assert second.received("terms").host == 2
     assert begun.is_alive()
     second.send(prepared=hosts_pb2.Prepared(number=0))
     begun.join(5)
     assert not begun.is_alive()
     second.close()
+
+
+def test_a_host_that_cannot_run_the_flow(machines: Machines, topology: Topology, tmp_path: Path) -> None:
+    """Breaks when a host that is refused before the run begins ends it, or later does not."""
+    other, good = Client(machines, topology, "127.0.0.1:2"), Client(machines, topology)
+    other.send(left=hosts_pb2.Left(reason="other folders"))
+    wait_for(lambda: machines.lost == 1, 5)
+    good.accept()
+    machines.wait(1)
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(machines.begin, tmp_path, Options(), Begin(), ())
+        assert good.received("terms").host == 2
+        good.send(left=hosts_pb2.Left(reason="another checkpoint folder"))
+        with pytest.raises(InputError, match=r"^127\.0\.0\.1:1: another checkpoint folder$"):
+            begun.result(5)
+    other.close()
+    good.close()
 
 
 class Ended:
