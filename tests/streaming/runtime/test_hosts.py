@@ -168,6 +168,22 @@ def test_an_agent_that_is_asked_to_end(start: Start, tmp_path: Path) -> None:
     assert sums_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
+def test_agents_that_are_asked_to_end_one_after_the_other(start: Start, tmp_path: Path) -> None:
+    """Breaks when what a worker has sent to other agents is lost as its agent leaves, or its copies are needed."""
+    expected = make_events(tmp_path / "in", 6000)
+    flow = write_flow(tmp_path, ", rate=600")
+    controller, address = run_flow(start, flow, 3, "--replication", "0")
+    agents = [start("worker", str(flow), "--join", address, "--slots", "1") for _ in range(3)]
+    wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
+    for agent in agents[:2]:
+        agent.process.terminate()
+        assert agent.wait(30) == 0, agent.output
+        assert controller.process.poll() is None, controller.output
+    assert controller.wait(120) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+
+
 def test_a_controller_that_is_killed(start: Start, tmp_path: Path) -> None:
     """Breaks when an agent goes on without the controller, or prints more than why it ends."""
     make_events(tmp_path / "in", 3000)
