@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import socket
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ from goffish.v1 import hosts_pb2_grpc
 PACKET_BYTES = 1 << 20
 _LARGEST = 64 << 20
 _LEAST_TOKEN = 16
+_ENDS_S = 0.5
 _UNSPECIFIED = ("0.0.0.0", "::", "")
 
 
@@ -159,6 +161,21 @@ class Access:
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Metadata of every call."""
         return (("authorization", f"Bearer {self.token}"),)
+
+
+async def stop_server(server: grpc.aio.Server, grace_s: float = 0.0) -> None:
+    """Stop a server, and wait for what it runs: gRPC prints a traceback for each call whose task is cancelled.
+
+    Parameters
+    ----------
+    server : grpc.aio.Server
+    grace_s : float
+        Seconds that calls have to end.
+    """
+    await server.stop(grace_s)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=_ENDS_S)
 
 
 _SIZES = (("grpc.max_receive_message_length", _LARGEST), ("grpc.max_send_message_length", _LARGEST))

@@ -19,7 +19,7 @@ import grpc.aio
 
 from goffish.errors import GoffishError, InputError, JobError
 from goffish.streaming.checkpoints import SINKS
-from goffish.streaming.hosts.access import Access
+from goffish.streaming.hosts.access import Access, stop_server
 from goffish.streaming.hosts.relay import Relay
 from goffish.streaming.hosts.terms import WorkerTerms, shared_folders, software
 from goffish.streaming.hosts.versions import load_file, plan_from_json
@@ -172,7 +172,7 @@ class Agent:
             if self._relay is not None:
                 await self._relay.close()
             await channel.close()
-            await server.stop(0)
+            await stop_server(server)
             if self._registry is not None:
                 self._registry.close()
 

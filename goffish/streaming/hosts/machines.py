@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 
 from goffish.errors import GoffishWarning, InputError, JobError
-from goffish.streaming.hosts.access import Access
+from goffish.streaming.hosts.access import Access, stop_server
 from goffish.streaming.hosts.placement import (
     Load,
     alternated,
@@ -206,7 +206,7 @@ class Machines:
             await asyncio.sleep(_LOOKS_S)
         if self._relay is not None:
             await self._relay.close()
-        await server.stop(0.2)
+        await stop_server(server, 0.2)
         if self._registry is not None:
             self._registry.close()
         others = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
