@@ -194,6 +194,7 @@ def test_events_and_the_interval_model_agree(here: Place) -> None:
     assert runs["fluid"]["omega"] == pytest.approx(runs["events"]["omega"], abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_real_run(here: Place) -> None:
     """Breaks when a plan is not carried out by processes, or one of them outlives the command."""
     told = here(

@@ -180,6 +180,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "save:path": lambda path: save(Figure(), path),
         "Calibration.write:path": lambda path: Calibration({}, []).write(path),
         "Flow.run:checkpoint": lambda path: flow.run(checkpoint=path),
+        "Scaling.__init__:output": lambda path: flow.run(scaling=gf.stream.Scaling(output=path)),
         "Flow.start:checkpoint": lambda path: flow.start(checkpoint=path),
         "receive_grpc:journal": lambda path: gf.stream.receive_grpc("127.0.0.1:8090", journal=path),
         "receive_http:journal": lambda path: gf.stream.receive_http("127.0.0.1:8080", journal=path),

@@ -202,6 +202,7 @@ def test_keys_without_a_journal(tmp_path: Path) -> None:
             answers = list(pool.map(lambda _: post(running.port, b'"a"', Idempotency_Key="k"), range(16)))
         assert {(one.status, one.body["records"]) for one in answers} <= {(202, 1)}
         assert post(running.port, b'"b"').status == 202
+        running.await_values(2)
         assert running.seen.values == ["a", "b"]
 
 

@@ -164,6 +164,7 @@ def expected(count: int) -> Counter[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_flow_until_its_sources_end(tmp_path: Path) -> None:
     """Breaks when records are lost or counted twice, or what was decided is not written."""
     scaling = gf.stream.Scaling(interval=1.0, output=tmp_path / "decisions")

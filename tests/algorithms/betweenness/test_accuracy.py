@@ -64,6 +64,7 @@ def test_values_of_different_graphs() -> None:
         top_recall([1.0], [1.0], 0)
 
 
+@pytest.mark.slow
 def test_the_summary_tells_the_agreement() -> None:
     """Sampled, from pivots, and with dropped leaves; the exact values are networkx's."""
     G = nx.karate_club_graph()

@@ -36,6 +36,7 @@ from tests.algorithms.betweenness.engine_cases import (
 from tests.cases import no_graph_is_small
 
 
+@pytest.mark.slow
 @given(cases(largest=40, directed=True), st.sampled_from((9, 40)))
 @settings(max_examples=20)
 def test_directed_graphs(case: Case, concurrent: int) -> None:

@@ -181,6 +181,7 @@ def test_who_may_do_what(known: Known) -> None:
     assert not any(token in said for token in known.tokens.values())
 
 
+@pytest.mark.slow
 def test_finding_jobs(known: Known) -> None:
     """Breaks when a page leaves a job out or has it twice, or a filter does not hold."""
     with known.client("bob") as bob:

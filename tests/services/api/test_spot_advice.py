@@ -78,6 +78,7 @@ def test_a_running_job_that_cannot_be(folder: Path, change: dict[str, float], to
         Markets(folder).read(asked)
 
 
+@pytest.mark.slow
 def test_advice_is_that_of_the_command(folder: Path) -> None:
     """Breaks when the service advises something else than the command, or expects another cost."""
     markets = Markets(folder)
@@ -126,6 +127,7 @@ def test_decisions_for_programs(folder: Path) -> None:
             assert answer.bid == bid if answer.HasField("bid") else bid == float("inf")
 
 
+@pytest.mark.slow
 def test_decisions_are_those_of_the_table(folder: Path) -> None:
     """Breaks when the decision in an answer is not that of the text beside it."""
     markets, fitted = Markets(folder), read_fitted(str(folder / "two.json"))

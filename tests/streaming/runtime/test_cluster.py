@@ -368,6 +368,7 @@ def test_a_machine_that_is_going_to_end(tmp_path: Path) -> None:
     assert sums_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed_before_others_begin(tmp_path: Path) -> None:
     """Breaks when a failure counts before what the worker had sent is read, from connections that wait as well."""
     expected = make_events(tmp_path / "in", 6000)

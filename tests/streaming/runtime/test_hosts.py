@@ -71,6 +71,7 @@ def test_two_agents(start: Start, tmp_path: Path) -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 10)
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed(start: Start, tmp_path: Path) -> None:
     """Breaks when the loss of a host with its worker loses records, or counts some twice."""
     expected = make_events(tmp_path / "in", 3000)
@@ -104,6 +105,7 @@ def test_a_host_of_half_of_the_workers_that_is_killed(start: Start, tmp_path: Pa
     assert "warning" not in controller.output
 
 
+@pytest.mark.slow
 def test_clocks(start: Start, tmp_path: Path) -> None:
     """Breaks when a time of one host is compared with the clock of another, as in leases and latencies."""
     before = in_other_time()
@@ -137,7 +139,7 @@ def test_agents_that_are_refused(start: Start, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_an_agent_that_ends_while_it_waits(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     """Breaks when a worker is placed on a host whose agent has ended before the flow began."""
     expected = make_events(tmp_path / "in", 300)
@@ -153,6 +155,7 @@ def test_an_agent_that_ends_while_it_waits(start: Start, tmp_path: Path, number:
     assert agent.wait(20) == 0, agent.output
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_asked_to_end(start: Start, tmp_path: Path) -> None:
     """Breaks when an agent leaves upon SIGTERM before its worker has handed its state over, of which are no copies."""
     expected = make_events(tmp_path / "in", 1000)
@@ -184,6 +187,7 @@ def test_agents_that_are_asked_to_end_one_after_the_other(start: Start, tmp_path
     assert sums_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_killed(start: Start, tmp_path: Path) -> None:
     """Breaks when an agent goes on without the controller, or prints more than why it ends."""
     make_events(tmp_path / "in", 3000)
@@ -246,6 +250,7 @@ def test_an_output_folder_in_use(tmp_path: Path) -> None:
     assert ended.err.startswith(f"error: {tmp_path / 'out'}: has part-0-00000001.jsonl of another run; ")
 
 
+@pytest.mark.slow
 def test_other_folders(start: Start, tmp_path: Path) -> None:
     """Breaks when a host writes results to another folder than the others, or ends a flow that it tries to join."""
     make_events(tmp_path / "in", 1000)

@@ -121,6 +121,7 @@ class Run:
         return Counter({"old": sum(row["a1"] for row in rows), "new": sum(row["a2"] for row in rows)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "workers", "scaled", "sink"),
     [("mvc", "2", "3", ""), pytest.param("nch", "second=1", "second=2", "more", marks=pytest.mark.slow)],
@@ -170,6 +171,7 @@ def test_a_worker_that_is_killed_during_an_update(start: Start, tmp_path: Path, 
     assert versions["old"] > 0 and versions["new"] > 0
 
 
+@pytest.mark.slow
 def test_hosts_without_the_new_version(start: Start, tmp_path: Path) -> None:
     """Breaks when an update goes on without a host that lacks it, or the error does not say which one and why."""
     run = Run(start, tmp_path)

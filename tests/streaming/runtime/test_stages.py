@@ -256,6 +256,7 @@ def slow(number: int) -> int:
     return number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "delivery", [Delivery.EXACTLY_ONCE, pytest.param(Delivery.AT_LEAST_ONCE, marks=pytest.mark.slow)]
 )

@@ -22,7 +22,7 @@ from goffish.streaming.runtime.worker import Begin, Worker
 from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param((0, 8), id="2 seeds")
-many = pytest.param(range(2, 40), marks=pytest.mark.slow, id="many seeds")
+many = pytest.param(range(2, 40), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
 FILES, RECORDS = 4, 400
 
 
