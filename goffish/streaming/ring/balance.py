@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-import numpy as np
-
 from goffish.streaming.ring.messages import BalanceReply, BalanceRequest, Message
 from goffish.streaming.ring.options import Options
 from goffish.streaming.ring.ranges import Ranges
@@ -95,7 +93,11 @@ class Balance:
 
     @property
     def _queue_length(self) -> float:
-        return float(np.percentile([length for _, length in self._load], _LOAD_SHARE)) if self._load else 0.0
+        # NumPy takes a quarter of a millisecond, hundreds of times per second.
+        lengths = sorted(length for _, length in self._load)
+        low, part = divmod(_LOAD_SHARE / 100 * (len(lengths) - 1), 1.0)
+        below, above = (lengths[min(int(low) + one, len(lengths) - 1)] if lengths else 0 for one in (0, 1))
+        return below + part * (above - below)
 
     @property
     def _is_light(self) -> bool:

@@ -36,6 +36,8 @@ from goffish.streaming.runtime.worker import Worker
 _QUEUED, _UNSENT = 1 << 18, 16 << 20
 _LEAST, _MOST, _SHORT_S, _LONG_S = 1, 1 << 16, 0.005, 0.02
 _TICK_S, _IDLE_S, _REPORT_S = 0.01, 0.001, 0.1
+#: A worker without records for a while looks less often at what is due: there may be hundreds on a machine.
+_QUIET_S, _REST_S = 0.25, 0.05
 
 
 class _Control:
@@ -139,7 +141,7 @@ class Process:
                 self._worker.close()
 
     def _run(self) -> None:
-        ticked, active = 0.0, True
+        ticked, active, worked = 0.0, True, 0.0
         while not (self._control.closed or (self._lease is not None and self._lease.expired)):
             begun, used = time.monotonic(), 0.0
             waits = self._blocked
@@ -149,7 +151,9 @@ class Process:
             self._held |= blocked and self._worker.reading
             resting = self._owed > 0
             busy = not resting and (self._worker.node.queued or (active and not blocked))
-            timeout = 0.0 if busy else _IDLE_S if self._worker.reading else _TICK_S
+            worked = begun if busy or active else worked
+            pause = _TICK_S if begun < worked + _QUIET_S else _REST_S
+            timeout = 0.0 if busy else _IDLE_S if self._worker.reading else pause
             events = self._selector.select(timeout)
             served = time.monotonic()
             for key, _ in events:
