@@ -25,6 +25,8 @@ from goffish.streaming.synthetic import run_live
 _POLICIES = (
     "reactive-local", "reactive-global", "plasticc", "ds2", "btu", "edrp", "latency-aware", "replicate",
 )  # fmt: skip
+#: Messages per second; a third of the evaluation's, so that about ten workers do.
+_RATE = 1.5
 _CLOUD = Catalogue.model_validate({
     "machine_types": [
         {"name": "small", "cores": 1, "price_per_hour": 0.06},
@@ -40,7 +42,7 @@ def setting(name: str, minutes: float, interval_s: float) -> Setting:
     """Return what a policy has to drive."""
     dataflow = read_dataflow("sc13-diamond")
     goal = dataflow.goal.model_copy(update={"throughput": 0.9, "period_h": minutes / 60, "interval_s": interval_s})
-    flow = compile_flow(dataflow.model_copy(update={"goal": goal}))
+    flow = compile_flow(dataflow.model_copy(update={"goal": goal, "inputs": {"P1": _RATE}}))
     rates = make_rates("walk", flow, round(minutes * 60 / interval_s), interval_s, seed=1)
     forecaster = None
     if (forecast := default_forecast(name)) is not None:
@@ -80,7 +82,7 @@ def main() -> None:
     parser.add_argument("--policies", default=",".join(_POLICIES))
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--interval", type=float, default=30.0, help="seconds between two decisions")
-    parser.add_argument("--share", type=float, default=0.02, help="part of a processor that a reference core is")
+    parser.add_argument("--share", type=float, default=0.04, help="part of a processor that a reference core is")
     parser.add_argument("--at-once", type=int, default=1, help="policies that run beside each other")
     given = parser.parse_args()
     print(_harness.machine_line(("pyarrow",)))
