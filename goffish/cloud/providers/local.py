@@ -104,6 +104,8 @@ class LocalProvider:
 
     def close(self) -> None:
         """Stop all machines."""
+        for agent in self._agents:
+            agent.ask_to_end()  # all of them, before the first one is waited for
         for machine in range(len(self._agents)):
             self.stop(machine)
         if self._temporary is not None:
@@ -210,12 +212,17 @@ class _Agent:
             code = self._codes.get(number)
         return -9 if code is None and self._process.poll() is not None else code
 
+    def ask_to_end(self) -> None:
+        if not self._asked_to_end and self._process.poll() is None:
+            self._signal(signal.SIGTERM)
+        self._asked_to_end = True
+
     def end(self, how: signal.Signals) -> None:
-        self._asked_to_end = self._asked_to_end or how is signal.SIGTERM
+        if how is signal.SIGTERM:
+            self.ask_to_end()
         if self._process.poll() is not None:
             return
         if how is signal.SIGTERM:
-            self._signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GRACE_S)
         # Kill the remaining processes of the group, paused ones included.

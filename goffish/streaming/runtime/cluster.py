@@ -169,7 +169,7 @@ class Cluster:
         self._uneven, self._evened = False, 0.0  # whether partitions may have to move, and when that was asked for
         self._spares: set[int] = set()
         self._old = old
-        self._started = False
+        self._started = self._closed = False
         self._stopped = "running"
         self.failures = self._starts = 0
         #: Updates that have ended.
@@ -763,6 +763,8 @@ class Cluster:
 
     def close(self) -> None:
         """End all workers."""
+        if self._closed:
+            return
         for one in self._processes.values():
             one.close()
         end = time.monotonic() + _ENDS_S
@@ -777,6 +779,7 @@ class Cluster:
             self._checkpoints.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._watch.close(self._failure)
+        self._closed = True
 
 
 def _choices(topology: Topology) -> tuple[dict[int, str], dict[str, list[str]]]:
