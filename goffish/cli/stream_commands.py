@@ -197,7 +197,7 @@ def _run(
             check_new_place(decisions, folder=True)
         named = [name.strip() for name in (elements or "").split(",") if name.strip()]
         scaling = Scaling(
-            policy, named, cloud, interval or 60.0, 0.95 if throughput is None else throughput,
+            policy, named, cloud, 60.0 if interval is None else interval, 0.95 if throughput is None else throughput,
             name_values(option, "--option"), decisions,
         )  # fmt: skip
     else:

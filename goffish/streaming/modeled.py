@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 #: Share of the last interval in costs, selectivities and ratios that are measured again and again.
 _NEWEST = 0.5
+#: Sources that wait for the flow are expected to send at most so many times as fast if they need not.
+_MOST_HURRY = 4.0
 #: Least cost and selectivity of a model, which accepts no zeros.
 _LEAST = 1e-9
 
@@ -326,6 +328,32 @@ class Estimates:
             known = np.where(np.isnan(learned), described * factor, learned)
             found[name] = np.maximum(known * self.ratio[element], _LEAST)
         return replace(flow, **found)
+
+
+def demanded(flow: Flow, active: NDArray[np.int64], came: Floats, waited: float, waiting: Floats) -> Floats:
+    """Return the external rates that a flow is to keep up with.
+
+    Parameters
+    ----------
+    flow : Flow
+    active : int64, shape (elements,)
+    came : float64, shape (elements,)
+        Messages per second that came from the sources.
+    waited : float
+        Share of the time in which sources had to wait, without which they would have sent more.
+    waiting : float64, shape (elements,)
+        Messages per second by which what waits should decrease.
+
+    Returns
+    -------
+    float64, shape (elements,)
+    """
+    rates = came / max(1.0 - waited, 1.0 / _MOST_HURRY)
+    rates[flow.inputs] += waiting[flow.inputs]
+    expected, _ = flow.ideal(active, rates)
+    within = np.where(np.isin(np.arange(flow.size), flow.inputs), 0.0, waiting)
+    more = np.divide(within, expected, out=np.zeros(flow.size), where=expected > 0)
+    return np.asarray(rates * (1.0 + more.max()))
 
 
 def sent_of(flow: Flow, done: Counted) -> Floats:

@@ -22,9 +22,9 @@ from goffish.scheduling.control.cluster import Changes
 from goffish.scheduling.control.loop import Control
 from goffish.scheduling.control.records import Measured
 from goffish.scheduling.dataflow.deployment import Deployment
-from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.dataflow.flow import Floats
 from goffish.streaming.metrics import Metrics
-from goffish.streaming.modeled import Counted, Estimates, counter, elements_of, sent_of
+from goffish.streaming.modeled import Counted, Estimates, counter, demanded, elements_of, sent_of
 from goffish.streaming.runtime.cluster import Cluster
 from goffish.streaming.runtime.launch import Handle, start_here
 from goffish.streaming.runtime.stages import divided
@@ -35,8 +35,6 @@ _STARTS_S = 120.0
 _LEAVES_S = 20.0
 #: Part of a processor for the worker that reads the sources: when all machines fail, it must not do their work.
 _READER_SHARE = 0.02
-#: Sources that wait for the flow are expected to read at most so many times as fast if they need not.
-_MOST_HURRY = 4.0
 #: Records that wait are to be processed within so many intervals.
 _DRAINS = 4
 #: Number of decisions of a policy, of which arrays are made.
@@ -331,8 +329,8 @@ class FlowController:
             self._estimates = self._estimates.learned(flow, self._active, done, busy)
             flow = self._estimates.model(flow, self._active)
             waited = float(np.mean(self._waits)) if self._waits else 0.0
-            came = done.moved[0] / seconds / max(1.0 - waited, 1.0 / _MOST_HURRY)
-            rates[:] = self._demanded(flow, came, now.queue / self._estimates.ratio)
+            waiting = now.queue / self._estimates.ratio / (_DRAINS * control.setting.interval_s)
+            rates[:] = demanded(flow, self._active, done.moved[0] / seconds, waited, waiting)
             control.setting = replace(control.setting, flow=flow.with_rates(rates.copy()))
         ratio, zeros = self._estimates.ratio, np.zeros(flow.size)
         processed, sent = done.received / ratio / seconds, sent_of(flow, done) / seconds
@@ -344,17 +342,6 @@ class FlowController:
         power = control.cluster.live.power.copy()
         inflow = done.moved.sum(axis=0) / ratio / seconds
         return Measured(float(np.minimum(1.0, shares).mean()), inflow, processed, sent, queue, means, power, zeros)
-
-    def _demanded(self, flow: Flow, came: Floats, queue: Floats) -> Floats:
-        """Return the external rates to keep up with: what came, and what waits, which is to be done soon."""
-        waiting = queue / (_DRAINS * self._control.setting.interval_s)
-        demanded = came.copy()
-        demanded[flow.inputs] += waiting[flow.inputs]
-        expected, _ = flow.ideal(self._active, demanded)
-        waiting[flow.inputs] = 0.0
-        factors = 1.0 + np.divide(waiting, expected, out=np.zeros(flow.size), where=expected > 0)
-        demanded *= factors.max()
-        return demanded
 
     def _note_busy(self) -> Floats:
         """Return the core-seconds of reference cores that elements were busy for, and note the speeds of machines.

@@ -443,6 +443,7 @@ def test_a_policy_chooses_the_workers(orders: Place) -> None:
     [
         (("--cloud", "ec2-2013"), "--cloud requires --policy"),
         (("--interval", "5"), "--interval requires --policy"),
+        (("--policy", "ds2", "--elements", "parse", "--interval", "0"), "interval"),
         (("--policy", "ds2", "--workers", "2"), "--workers 2: not with --policy, which chooses the workers"),
         (("--policy", "ds2"), "no operator has a cost or alternates"),
         (("--policy", "ds2", "--elements", "nothing"), "no operator 'nothing'"),

@@ -19,8 +19,9 @@ import pytest
 import goffish as gf
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.policies.policies import policy_names
 from goffish.streaming.control import running
-from goffish.streaming.modeled import Counted, Estimates, dataflow_of, elements_of, sent_of
+from goffish.streaming.modeled import Counted, Estimates, dataflow_of, demanded, elements_of, sent_of
 from goffish.streaming.runtime.stages import divided
 from goffish.streaming.topology import Topology
 
@@ -115,6 +116,22 @@ def test_what_is_learned() -> None:
     assert again.model(model, active).cost.tolist() == model.cost.tolist()
 
 
+def test_rates_to_keep_up_with() -> None:
+    """Breaks when what waits, at the beginning or within, or what sources could not send, does not count."""
+    flow = gf.stream.Flow("chain")
+    first = flow.source(gf.stream.generate(10), name="in").map(slow, name="first", cost=1.0)
+    first.map(slow, name="second", cost=1.0).sink(gf.stream.collect())
+    model, active = compile_flow(dataflow_of(divided(flow.check(), ["first", "second"]))), np.zeros(2, np.int64)
+    came, none = np.array([100.0, 0.0]), np.zeros(2)
+    assert demanded(model, active, came, 0.0, none).tolist() == [100, 0]
+    assert demanded(model, active, came, 0.5, none).tolist() == [200, 0]
+    assert demanded(model, active, came, 1.0, none).tolist() == [400, 0]
+    assert demanded(model, active, came, 0.0, np.array([20.0, 0.0])).tolist() == [120, 0]
+    assert demanded(model, active, came, 0.0, np.array([0.0, 50.0])).tolist() == [150, 0]
+    assert demanded(model, active, none, 0.0, none).tolist() == [0, 0]
+    assert came.tolist() == [100, 0]
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "operator numbers: is a source": {"elements": ["numbers"]},
     "no operator 'else'": {"elements": ["else"]},
@@ -202,3 +219,14 @@ def test_workers_follow_what_is_measured(killed: bool, tmp_path: Path) -> None:
     assert records(tmp_path / "out") == expected(2400)
     rows = pq.read_table(tmp_path / "decisions/processing_elements.parquet").to_pylist()
     assert rows[0]["instances"] == 1 and max(row["instances"] for row in rows) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", policy_names())
+def test_every_policy_runs_a_flow(policy: str, tmp_path: Path) -> None:
+    """Breaks when a policy needs something that flows of users do not have, or records are lost on its way."""
+    (tmp_path / "cloud.yaml").write_text(CLOUD.replace("0.2", "0.5"))
+    scaling = gf.stream.Scaling(policy, interval=1.0, cloud=str(tmp_path / "cloud.yaml"), output=tmp_path / "decisions")
+    make_flow(tmp_path / "out", 300, 100).run(scaling=scaling)
+    assert records(tmp_path / "out") == expected(300)
+    assert pq.read_table(tmp_path / "decisions/intervals.parquet").num_rows >= 3

@@ -24,7 +24,7 @@ from goffish.scheduling.policies.observation import Forecast, Observation, Polic
 Denominator = Literal["rate", "backlog"]
 Arrivals = Literal["even", "poisson"]
 #: Called at the end of every interval with its number, the changes at its start, and the measurements.
-Told = Callable[[int, Changes, Measured], object]
+AtEnd = Callable[[int, Changes, Measured], object]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -222,7 +222,7 @@ class Controller(Protocol):
         ...
 
 
-def carry_out(control: Control, controller: Controller, told: Told | None = None) -> Result:
+def carry_out(control: Control, controller: Controller, at_end: AtEnd | None = None) -> Result:
     """Deploy a dataflow and adapt it from interval to interval.
 
     Parameters
@@ -230,13 +230,13 @@ def carry_out(control: Control, controller: Controller, told: Told | None = None
     control : Control
         Calls the policy and records the run.
     controller : Controller
-    told : callable, optional
+    at_end : callable, optional
     """
     for step in range(control.steps):
         changes = control.begin(step)
         controller.apply(step, control.cluster.live, changes)
         measured = controller.observe()
         control.end(step, measured)
-        if told is not None:
-            told(step, changes, measured)
+        if at_end is not None:
+            at_end(step, changes, measured)
     return control.result()
