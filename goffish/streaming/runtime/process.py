@@ -136,9 +136,11 @@ class Process:
         """Work until the flow has ended, or the process that started this one is gone."""
         try:
             self._run()
-        finally:
-            with suppress(Exception):  # which would hide the one before
+        except BaseException:
+            with suppress(Exception):  # the first error is the one to report
                 self._worker.close()
+            raise
+        self._worker.close()
 
     def _run(self) -> None:
         ticked, active, worked = 0.0, True, 0.0
