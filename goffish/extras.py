@@ -46,7 +46,7 @@ EXTRAS = {
     "http": Extra("Records that clients push to a dataflow over HTTP", {"uvicorn": "uvicorn"}),
     "service": Extra(
         "Dataflows, spot jobs, the scheduling service and flows on several machines: goffish plan, simulate, spot, "
-        "serve, jobs, stream run --http and --listen, stream worker",
+        "serve, jobs, stream run --http, --listen and --policy, stream worker",
         {
             "grpc": "grpcio", "grpc_health": "grpcio-health-checking", "grpc_reflection": "grpcio-reflection",
             "grpc_status": "grpcio-status", "google.protobuf": "protobuf", "alembic": "alembic",
@@ -70,13 +70,15 @@ EXTRAS = {
 
 
 @contextmanager
-def needed_for(feature: str) -> Iterator[None]:
+def needed_for(feature: str, command: str = "") -> Iterator[None]:
     """Convert a failed import in the context to an error that names the missing extra.
 
     Parameters
     ----------
     feature : str
         Feature that requires the import; the message starts with it.
+    command : str
+        Command with the same requirements; its extra is preferred if several have the package.
 
     Raises
     ------
@@ -86,7 +88,7 @@ def needed_for(feature: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        found = missing(error.name or "")
+        found = missing(error.name or "", command)
         if found is None:
             raise
         raise InputError(f"{feature}: {found}") from None

@@ -26,6 +26,7 @@ from goffish.cli.stream_hosts import (
     run_agent,
 )
 from goffish.errors import InputError, JobError
+from goffish.extras import needed_for
 from goffish.partial import check_new_place, local_path
 from goffish.streaming.updates.bounds import Requirement
 from goffish.streaming.updates.versions import PartialWindow, Strategy
@@ -222,7 +223,8 @@ def _run(
             if machines is not None:
                 sys.stderr.write(f"agents join at {machines.address}\n")
             if scaling is not None:
-                from goffish.streaming.scaling import run_scaled
+                with needed_for("--policy", "simulate"):
+                    from goffish.streaming.scaled_run import run_scaled
 
                 metrics, result = run_scaled(
                     topology, scaling, replication, checkpoint, every, until, report, watch, delivery

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.streaming.aggregates import FUNCTIONS, Aggregate
 from goffish.streaming.operators import LATE
 from goffish.streaming.replay import Replay
@@ -322,7 +323,8 @@ class Flow:
 
         topology, watch = self.check(), Watch(http)
         if scaling is not None:
-            from goffish.streaming.scaling import run_scaled
+            with needed_for("scaling", "simulate"):
+                from goffish.streaming.scaled_run import run_scaled
 
             if workers != 1:
                 raise InputError(f"workers = {workers}: scaling chooses the workers; leave them out")

@@ -119,7 +119,7 @@ def dataflow_of(topology: Topology, rates: Mapping[str, float] | None = None, go
     InputError
         A rate is given for an operator that is no source, an extra is missing, or elements form a cycle.
     """
-    with needed_for("dataflow models"):
+    with needed_for("dataflow models", "simulate"):
         from goffish.scheduling.dataflow.model import Alternate as Choice
         from goffish.scheduling.dataflow.model import Dataflow
         from goffish.scheduling.dataflow.model import Element as Modeled

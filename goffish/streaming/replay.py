@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,10 +113,8 @@ class _Begun(Source):
     def times(self, values: pa.RecordBatch | list[Any]) -> Times:
         """Return event times; records without one, which the operator reports, do not wait."""
         if isinstance(self._time, str) and isinstance(values, pa.RecordBatch):
-            try:
+            with suppress(Exception):  # of one of the records, which are looked at one by one then
                 return event_times(column_of(values, self._time))
-            except Exception:
-                return np.full(len(values), FIRST)
         return np.fromiter(map(self._time_of, Batch(values).rows()), np.int64, len(values))
 
     def _time_of(self, value: Any) -> int:

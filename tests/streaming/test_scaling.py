@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -230,3 +232,16 @@ def test_every_policy_runs_a_flow(policy: str, tmp_path: Path) -> None:
     make_flow(tmp_path / "out", 300, 100).run(scaling=scaling)
     assert records(tmp_path / "out") == expected(300)
     assert pq.read_table(tmp_path / "decisions/intervals.parquet").num_rows >= 3
+
+
+def test_without_the_packages_of_policies() -> None:
+    """Breaks when what is missing is an internal error, or the advice installs a part of it only."""
+    program = (
+        "import sys; sys.modules['networkx'] = None\nimport goffish as gf\n"
+        "flow = gf.stream.Flow('x'); flow.source(gf.stream.generate(3)).sink(gf.stream.collect())\n"
+        "for call in (flow.to_dataflow, lambda: flow.run(scaling=gf.stream.Scaling())):\n"
+        "    try: call()\n    except gf.InputError as error: print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    advice = "networkx is not installed: pip install 'goffish[service]'"
+    assert out.splitlines() == [f"dataflow models: {advice}", f"scaling: {advice}"]
