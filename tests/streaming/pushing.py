@@ -94,7 +94,8 @@ class Receiving:
     def __init__(
         self, receive: Callable[..., Any], folder: Path, *, journal: bool = True, blocked: bool = False, **options: Any
     ) -> None:
-        self.port, self.seen, self.blocked = free_port(), stream.collect(), threading.Event()
+        self.port, self.seen = free_port(), stream.collect()
+        self.blocked, self.waits = threading.Event(), threading.Event()
         if not blocked:
             self.blocked.set()
         self.source = receive(f"127.0.0.1:{self.port}", journal=folder / "journal" if journal else None, **options)
@@ -103,6 +104,7 @@ class Receiving:
         self.run: Run = flow.start(checkpoint=folder / "ck", every=0.05)
 
     def wait(self, value: Any) -> Any:
+        self.waits.set()
         assert self.blocked.wait(20)
         return value
 

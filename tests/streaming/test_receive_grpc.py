@@ -132,8 +132,9 @@ def test_clients_wait_for_a_slow_flow(tmp_path: Path) -> None:
 
 
 def test_a_flow_that_takes_nothing(tmp_path: Path) -> None:
-    with receiving(tmp_path, blocked=True, journal=False, timeout=0.3) as running:
-        assert running.push([lines(1)]) == [1]  # the flow has taken it, and waits
+    with receiving(tmp_path, blocked=True, journal=False, timeout=1.0) as running:
+        assert running.push([lines(1)]) == [1]
+        assert running.waits.wait(20)  # the reader takes nothing more
         code, details = running.refused([lines(2)])
         assert code == Codes.UNAVAILABLE and "has not taken the records in time" in details
 

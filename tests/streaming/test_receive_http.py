@@ -321,8 +321,9 @@ def test_stopping_answers_open_requests(tmp_path: Path, journal: bool) -> None:
 
 
 def test_without_a_journal_records_are_acknowledged_when_taken(tmp_path: Path) -> None:
-    with receiving(tmp_path, journal=False, blocked=True, timeout=0.5) as running:
+    with receiving(tmp_path, journal=False, blocked=True, timeout=1.0) as running:
         assert post(running.port, b"1").status == 202
+        assert running.waits.wait(20)  # the reader takes nothing more
         refused = post(running.port, b"2")
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         running.blocked.set()
@@ -333,8 +334,9 @@ def test_without_a_journal_records_are_acknowledged_when_taken(tmp_path: Path) -
 
 def test_a_key_whose_request_was_not_taken_in_time(tmp_path: Path) -> None:
     """Breaks when a request that was refused stays refused, or counts twice."""
-    with receiving(tmp_path, journal=False, blocked=True, timeout=0.3) as running:
+    with receiving(tmp_path, journal=False, blocked=True, timeout=1.0) as running:
         assert post(running.port, b"1").status == 202
+        assert running.waits.wait(20)
         for _ in range(2):
             with ThreadPoolExecutor(2) as pool:
                 answers = list(pool.map(lambda _: post(running.port, b"2", Idempotency_Key="k"), range(2)))
