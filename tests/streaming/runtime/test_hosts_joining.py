@@ -99,17 +99,19 @@ def test_a_host_that_is_lost_before_the_first_worker_starts(
 
 def test_a_host_that_cannot_run_the_flow(machines: Machines, topology: Topology, tmp_path: Path) -> None:
     """Breaks when a host that is refused before the run begins ends it, or later does not."""
-    other, good = Client(machines, topology, "127.0.0.1:2"), Client(machines, topology)
+    other = Client(machines, topology, "127.0.0.1:2")
     other.send(left=hosts_pb2.Left(reason="other folders"))
     wait_for(lambda: machines.lost == 1, 5)
+    good = Client(machines, topology)
     good.accept()
     machines.wait(1)
     with ThreadPoolExecutor(1) as pool:
         begun = pool.submit(machines.begin, tmp_path, Options(), Begin(), ())
-        assert good.received("terms").host == 2
+        terms = good.received("terms")
         good.send(left=hosts_pb2.Left(reason="another checkpoint folder"))
         with pytest.raises(InputError, match=r"^127\.0\.0\.1:1: another checkpoint folder$"):
             begun.result(5)
+    assert terms.host == 2
     other.close()
     good.close()
 
