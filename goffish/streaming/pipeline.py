@@ -283,13 +283,21 @@ class Pipeline:
             if one.name in given:
                 mark = given[one.name]
             else:
-                inputs = [forwarded[c.source] for c in one.inputs if not c.feedback]
-                marks = [mark for mark in inputs if mark is not None]
-                mark = min(marks) if marks else None
+                mark = least([forwarded[c.source] for c in one.inputs if not c.feedback])
             if mark is not None and mark > instance.watermark:
                 sent |= self.advance(one.name, mark)
             forwarded[one.name] = None if mark is None else instance.forwarded(instance.watermark)
         return sent
+
+
+def least(inputs: Collection[int | None]) -> int | None:
+    """Return the watermark that follows from those of several inputs, which are None where the input is idle.
+
+    None also if all others have ended, as those that are idle may have records later.
+    """
+    active = [mark for mark in inputs if mark is not None and mark < LAST]
+    ended = inputs and None not in inputs
+    return min(active) if active else LAST if ended else None
 
 
 @contextmanager

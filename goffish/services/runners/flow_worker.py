@@ -107,7 +107,8 @@ class _Job:
     def _started(self, number: int, watch: Watch) -> Cluster | Executor:
         topology, order, checkpoints = self.load(str(number)), self._order, self._folder.checkpoints
         workers = self._folder.wishes.get("workers", order["workers"])
-        if workers == 1 and _needs_one_process(topology):
+        begun = (checkpoints / "checkpoint.json").exists()  # by a version that ran flows with loops in one process
+        if workers == 1 and (begun or _needs_one_process(topology)):
             flow = Executor(topology, checkpoints, order["checkpoint_s"], None)
             watch.attach(flow)
             return flow
@@ -139,7 +140,7 @@ class _Job:
 
 
 def _needs_one_process(topology: Topology) -> bool:
-    """Return whether a flow cannot run on workers, as one with loops."""
+    """Return whether a flow cannot run on workers, as one whose event times are set after `key_by`."""
     try:
         Plan(topology)
     except InputError:

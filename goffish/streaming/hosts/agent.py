@@ -365,7 +365,7 @@ class Agent:
             self._lease.renew(self._until)
             if terms.HasField("file"):
                 self._topology = await asyncio.to_thread(load_file, terms.file, self._versions, given.firsts)
-            elif given.firsts:
+            else:
                 self._topology = divided(self._topology, given.firsts)
             self._check_folders(self._topology, given.begin.folder, terms.probe)
         elif self._new is not None and self._new[0] == version:

@@ -67,9 +67,7 @@ def load_file(file: Any, folder: Path, firsts: Sequence[str]) -> Topology:
         raise InputError(f"{path}: no such file; copy it from the machine that runs the flow")
     if _digest(path) != file.digest:
         raise InputError(f"{path}: differs from the file of the machine that runs the flow; copy it from there")
-    topology = load_flow(f"{path}:{file.flow}" if file.flow else str(path)).check()
-    if firsts:
-        topology = divided(topology, firsts)
+    topology = divided(load_flow(f"{path}:{file.flow}" if file.flow else str(path)).check(), firsts)
     if topology.fingerprint != file.fingerprint:
         raise _differs(path)
     return topology

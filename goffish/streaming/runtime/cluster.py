@@ -41,7 +41,7 @@ from goffish.streaming.runtime.worker import Begin
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
 from goffish.streaming.updates.forecast import Setup, forecast
-from goffish.streaming.updates.plan import UpdatePlan, has_windows, plan_update
+from goffish.streaming.updates.plan import UpdatePlan, channel_name, has_windows, plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 from goffish.streaming.windows import Duration, microseconds
@@ -115,17 +115,16 @@ class Cluster:
         check_workers(workers)
         topology.check_access()
         self._firsts = () if isinstance(workers, int) else tuple(workers)
-        if self._firsts:
-            for name in self._firsts:
-                topology.operator(name)
-            topology = divided(topology, self._firsts)
-        self.topology = topology
+        for name in self._firsts:
+            topology.operator(name)
+        self.topology = topology = divided(topology, self._firsts)
         for name, sink in topology.sinks.items():
             if isinstance(sink, Collect):
                 raise InputError(
                     f"operator {name}: collect() keeps records in memory; run with one worker, or write files"
                 )
         plan = Plan(topology)
+        self._loops = plan.loops
         # Idle workers must not leave the ring on their own: each would be replaced by a new one.
         options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S, minimum=MOST_WORKERS)
         self._checkpoints = None if checkpoint is None else WorkerFolder(checkpoint, topology)
@@ -157,7 +156,7 @@ class Cluster:
         self._gone: dict[str, Counts] = {}
         self._active = {one.name: MAIN for one in topology.operators if one.alternates}
         self._commands: deque[dict[str, Any]] = deque()  # of other threads, too
-        self._stopping = False
+        self._stopping = self._loops_empty = False
         self._failure: BaseException | None = None
         self._settled: tuple[float, dict[int, int]] = 0.0, {}
         self._next = first
@@ -296,6 +295,7 @@ class Cluster:
             self._advance(self._rollout)
         else:
             self._bring_up()
+            self._end_loops()
             self._take_step()
             self._even_out()
         if self._forgets and self._checkpoints is not None and self._rollout is None:
@@ -501,17 +501,27 @@ class Cluster:
     @property
     def finished(self) -> bool:
         """Whether all workers have finished with the same ring, or have nothing left after `stop`."""
+        return self._all_report("finished", again=self._stopping or self._loops)
+
+    def _end_loops(self) -> None:
+        """Let windows end when all sources have ended, and no record is in a loop."""
+        if self._loops and not self._loops_empty and self._all_report("quiet", again=True):
+            self._loops_empty = True
+            self._commands.append({"command": "end loops"})
+
+    def _all_report(self, state: str, *, again: bool) -> bool:
+        """Whether all workers report a state with the same ring; with `again`, twice in a row."""
         if self._rollout is not None:
             return False
         epoch = self._registry.read().epoch
         members = self._registry.read().nodes.tolist()
         reports = [self._processes[number].report for number in members if number in self._processes]
-        finished = len(reports) == len(members) and all(
-            report.get("finished") and report["epoch"] == epoch for report in reports
+        reached = len(reports) == len(members) and all(
+            report.get(state) and report["epoch"] == epoch for report in reports
         )
-        if not finished or not self._stopping:
-            return finished
-        # One may have received something after its report: all must report again without having processed anything.
+        if not reached or not again:
+            return reached
+        # One may have received something after its report: none must have processed anything before the next ones.
         since, before = self._settled
         received = {n: sum(one.received for one in process.counts.values()) for n, process in self._processes.items()}
         if received != before:
@@ -549,7 +559,12 @@ class Cluster:
 
     def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
         """Compare the flow with another version of it."""
-        new = divided(new, self._firsts) if self._firsts else new
+        new = divided(new, self._firsts)
+        if _returns(new) != _returns(self.topology):
+            raise InputError(
+                f"flow {new.name}: another operator closes a loop; stop the flow with a checkpoint, and start the new "
+                "version from it"
+            )
         Plan(new)
         if self._machines is not None:
             self._machines.check(new)
@@ -672,7 +687,7 @@ class Cluster:
             return
         if command["command"] == "stop":
             self._stopping = True
-        else:
+        elif command["command"] == "switch":
             self._active[command["operator"]] = command["alternate"]
         for one in self._processes.values():
             one.send(**command)
@@ -684,6 +699,8 @@ class Cluster:
                 one.send(command="switch", operator=operator, alternate=alternate)
         if self._stopping:
             one.send(command="stop")
+        if self._loops_empty:
+            one.send(command="end loops")
 
     @property
     def pids(self) -> dict[int, int]:
@@ -780,6 +797,10 @@ class Cluster:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._watch.close(self._failure)
         self._closed = True
+
+
+def _returns(topology: Topology) -> set[str]:
+    return {channel_name(channel) for channel in topology.channels if channel.feedback}
 
 
 def _choices(topology: Topology) -> tuple[dict[int, str], dict[str, list[str]]]:

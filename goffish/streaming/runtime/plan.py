@@ -15,7 +15,8 @@ from goffish.streaming.runtime.stages import arc_of
 from goffish.streaming.topology import Channel, SourceOptions, Topology
 from goffish.streaming.updates.plan import channel_name
 
-Marks = dict[str, int]
+#: Watermark by channel; None where the sender is idle.
+Marks = dict[str, int | None]
 ALL = ""
 
 
@@ -70,8 +71,7 @@ class Mark(NamedTuple):
     ----------
     life, number : int
         Life of the lane, and its last message.
-    marks : dict
-        Watermark by channel; None if the lane is idle.
+    marks : Marks
     epoch : int
         Of the newest view of which the sender has processed all that came with its positions. Only used for what
         operators with a key send.
@@ -87,7 +87,7 @@ class Mark(NamedTuple):
 
     life: int
     number: int
-    marks: Marks | None
+    marks: Marks
     epoch: int = 0
     newest: int = 0
     done: int = 0
@@ -124,14 +124,15 @@ class Plan:
         self.arcs = {one.name: arc_of(topology, one.name) for one in topology.operators}
         targets = {channel.target for channel in self.keyed.values()}
         for one in topology.operators:
-            if one.kind == "loop":
-                raise InputError(f"operator {one.name}: loops need one worker; run with --workers 1")
             keys = [channel.key is not None for channel in one.inputs]
             if one.name in targets and not all(keys):
                 raise InputError(f"operator {one.name}: all inputs need a key; add key_by()")
-        self.receivers = {
-            name: [named for named, channel in self.keyed.items() if channel.target == name] for name in targets
-        }
+        #: Channels with watermarks that lead to an operator with a key; those from the ends of loops have none.
+        self.receivers: dict[str, list[str]] = {name: [] for name in targets}
+        for named, channel in self.keyed.items():
+            if not channel.feedback and (self.clocks[named] or self.feeds[named]):
+                self.receivers[channel.target].append(named)
+        self.loops = any(channel.feedback for channel in topology.channels)
 
     def _walk(self, channel: Channel, named: str, timed: str | None, seen: set[tuple[str, str | None]]) -> None:
         """Follow a channel back to what sends its records; each sender once, as the number of paths can be huge."""
@@ -141,6 +142,10 @@ class Plan:
         sender = self.topology.operator(channel.source)
         if sender.kind == "source":
             self.clocks[named].add(timed or sender.name)
+            return
+        if sender.kind == "loop":  # has no watermark
+            if timed is not None:
+                raise InputError(f"operator {timed}: set the event time before the loop, or run with --workers 1")
             return
         if any(one.key is not None for one in sender.inputs):
             if timed is not None:

@@ -237,6 +237,8 @@ class Process:
         match command["command"]:
             case "stop":
                 self._worker.stopping = True
+            case "end loops":
+                self._worker.end_loops(now)
             case "switch":
                 self._worker.pipeline.switch(command["operator"], command["alternate"])
             case "lose":
@@ -311,7 +313,8 @@ class Process:
 
     def _report(self, now: float) -> None:
         worker = self._worker
-        finished = worker.finished and not any(link.unsent for link in self._outgoing.values() if link is not None)
+        sent = not any(link.unsent for link in self._outgoing.values() if link is not None)
+        finished, quiet = sent and worker.finished, sent and worker.quiet
         if now < self._reported + _REPORT_S and not finished and not worker.node.fenced:
             return
         self._reported = now
@@ -319,6 +322,7 @@ class Process:
         self._sent_events = len(worker.node.events)
         self._control.send(
             finished=finished,
+            quiet=quiet,
             time=now,
             epoch=worker.node.view.epoch,
             queued=worker.node.queued,

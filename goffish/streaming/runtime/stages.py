@@ -79,17 +79,17 @@ def arc_of(topology: Topology, operator: str) -> Arc:
     return Arc(topology.stages.get(operator, 0), STAGE_BITS) if topology.stages else Arc()
 
 
-def divided(topology: Topology, firsts: Iterable[str]) -> Topology:
+def divided(topology: Topology, firsts: Iterable[str] = ()) -> Topology:
     """Return the flow with stages: each begins with one of the named operators, and the first with the sources.
 
     An operator that is not named belongs to the stage of the one that sends to it. Records that cross stages without a
-    key go to any worker of the next stage.
+    key go to any worker of the next stage, and those that return in a loop to any worker of its stage.
 
     Parameters
     ----------
     topology : Topology
-    firsts : iterable of str
-        Names of operators; those that the flow does not have are left out.
+    firsts : iterable of str, optional
+        Names of operators; those that the flow does not have are left out. Without, there are no stages.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def divided(topology: Topology, firsts: Iterable[str]) -> Topology:
         sent = next((stages[channel.source] for channel in one.inputs if not channel.feedback), 0)
         stages[one.name] = begins.get(one.name, sent)
     operators = tuple(_crossing(one, stages) for one in topology.operators)
-    return replace(topology, operators=operators, stages=stages)
+    return replace(topology, operators=operators, stages=stages if begins else {})
 
 
 def firsts_of(stages: Mapping[str, int]) -> list[str]:
@@ -122,11 +122,11 @@ def firsts_of(stages: Mapping[str, int]) -> list[str]:
 
 
 def _crossing(operator: Operator, stages: Mapping[str, int]) -> Operator:
-    """Return an operator whose inputs from other stages have a key."""
-    if all(stages[one.source] == stages[operator.name] or one.key is not None for one in operator.inputs):
+    """Return an operator whose inputs have a key if one is from another stage, or from the end of a loop."""
+    if not any(one.feedback or stages[one.source] != stages[operator.name] for one in operator.inputs):
         return operator
 
     def keyed(one: Channel) -> Channel:
-        return replace(one, key=any_worker) if one.key is None and not one.feedback else one
+        return replace(one, key=any_worker) if one.key is None else one
 
     return replace(operator, inputs=tuple(map(keyed, operator.inputs)))

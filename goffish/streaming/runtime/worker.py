@@ -23,7 +23,7 @@ from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.hashing import original_keys, positions_of
 from goffish.streaming.metrics import Counts
 from goffish.streaming.operators import Clock, EventTime, Failure
-from goffish.streaming.pipeline import Pipeline, named
+from goffish.streaming.pipeline import Pipeline, least, named
 from goffish.streaming.ring.messages import Message, Progress, Tuples
 from goffish.streaming.ring.node import Node
 from goffish.streaming.ring.options import Options
@@ -211,6 +211,7 @@ class Worker:
         self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
         self._full_until = self._full_due = now
         self.stopping = False  # whether to read no more
+        self._loops_empty = False  # at all workers, after the sources have ended
         self._activated = False  # whether the state has entries that do not count as changed
         self._run = max(old, default=-1) + 1  # the numbers of workers increase from run to run
         self._folder = None
@@ -296,8 +297,8 @@ class Worker:
         self._arcs |= _arcs(plan, pipeline)
         self._arcs |= {update.held_name(name): plan.arcs[name] for name in update.migrated}
         output = self._outputs[self.number]
-        fed = {name: FIRST for name, names in plan.feeds.items() if names}
-        output.mark = output.mark._replace(marks=fed | (output.mark.marks or {}), newest=update.number)
+        fed: Marks = {name: FIRST for name, names in plan.feeds.items() if names}
+        output.mark = output.mark._replace(marks=fed | output.mark.marks, newest=update.number)
         self._signal_due = self._now
 
     def activate_update(self, number: int, now: float, *, paused: bool = False) -> None:
@@ -626,26 +627,41 @@ class Worker:
     @property
     def finished(self) -> bool:
         """Whether all sources have ended or are to stop, and everything is processed, confirmed and published here."""
-        pending = [writer.pending for writer in self._writers]
         ended = self.stopping or all(
-            mark.marks is not None and mark.newest >= 0 and all(reached == LAST for reached in mark.marks.values())
+            mark.newest >= 0 and all(reached == LAST for reached in mark.marks.values())
             for mark in self._marks.values()
         )
+        return ended and self._settled
+
+    @property
+    def quiet(self) -> bool:
+        """Whether all sources of this worker have ended, and nothing is left here but what loops may send back."""
+        unread = any(one.reader is not None for one in self._partitions.values())
+        return self.plan.loops and not self._loops_empty and not unread and self._settled
+
+    def end_loops(self, now: float) -> None:
+        """Note that all workers are quiet: windows may end."""
+        self._loops_empty, self._signal_due = True, now
+
+    @property
+    def _settled(self) -> bool:
+        """Whether everything that was read and received is processed, confirmed and published."""
+        pending = [writer.pending for writer in self._writers]
         empty = (
             not self.reading and not self.node.queued and not any(o.held or o.closing for o in self._outputs.values())
         )
-        if any(pending) or not ended or not empty or self.node.vulnerable or self.node.behind:
+        if any(pending) or not empty or self.node.vulnerable or self.node.behind:
             return False
         lanes = [lane for one in self._partitions.values() for lane in one.lanes.values()]
-        if self.stopping and any(self._known(lane.lane) < lane.number for lane in lanes):
+        if (self.stopping or self.plan.loops) and any(self._known(lane.lane) < lane.number for lane in lanes):
             return False  # without the last mark of a lane, others do not know that records are on their way
         if not self._clean:
             self._clean = True
             self._last = self.node.serial + 1
             self.node.checkpoint_soon(self._now)
-        if self.node.serial < self._last:
-            return False
-        return not self._prepared and all(output.empty for output in self._outputs.values())
+        if self.node.serial < self._last or any(serial <= self._last for serial in self._prepared):
+            return False  # later checkpoints contain nothing new
+        return all(output.empty for output in self._outputs.values())
 
     # Sources.
 
@@ -921,26 +937,28 @@ class Worker:
             marks |= {output.lane.lane: output.mark for output in self._outputs.values()}
         return marks
 
-    def _lane_marks(self, partition: Partition, now: float) -> Marks | None:
+    def _lane_marks(self, partition: Partition, now: float) -> Marks:
         idle = partition.source.options.idle  # type: ignore[union-attr]
-        if partition.reader is not None and idle is not None and now > partition.seen + idle / 1e6:
-            return None
         reached = {
             channel: [partition.clocks[name].watermark for name in names if name in partition.clocks]
             for version in self._versions.values() for channel, names in version.plan.clocks.items()
         }  # fmt: skip
+        marks: Marks = {channel: min(found) for channel, found in reached.items() if found}
         if partition.reader is None:
-            return dict.fromkeys(reached, LAST)
-        return {channel: min(found) for channel, found in reached.items() if found}
+            in_loop = self.plan.loops and not self._loops_empty  # as its records may be
+            return dict.fromkeys(marks, None if in_loop else LAST)
+        if idle is not None and now > partition.seen + idle / 1e6:
+            return dict.fromkeys(marks, None)
+        return marks
 
     def _watermark_of(self, operator: str, marks: Mapping[int, Mark]) -> int | None:
-        """Return the watermark of an operator with a key that follows from the progress of lanes."""
+        """Return the watermark of an operator with a key that follows from the progress of lanes; None if all idle."""
         channels = self._channels_of(operator)
-        since = max(self._since[channel] for channel in channels)
+        since = max((self._since[channel] for channel in channels), default=0)
         if any(mark.newest < since for mark in marks.values()):
             return FIRST
-        known = [mark.marks for mark in marks.values() if mark.marks is not None]
-        return min((reached.get(channel, LAST) for channel in channels for reached in known), default=None)
+        found = [mark.marks[channel] for mark in marks.values() for channel in channels & mark.marks.keys()]
+        return least(found or [LAST] * len(channels))
 
     def _channels_of(self, operator: str) -> set[str]:
         """Return the channels that lead to an operator with a key, in any version."""
@@ -1071,7 +1089,7 @@ class Worker:
         for other in self._outputs.values():
             if other.closing and not self.node.behind:
                 other.closing = False
-                marks = dict.fromkeys(mark.marks or {}, LAST)
+                marks: Marks = dict.fromkeys(mark.marks, LAST)
                 other.seal(serial, Mark(other.lane.life, other.number, marks, newest=self.newest, done=LAST))
         for one in self._partitions.values():
             one.seal(serial)
@@ -1162,10 +1180,10 @@ class Worker:
         contexts: list[Mapping[int, Mark]] = [piece.context or {} for piece in restored]
         for lane in [lane for lane in self._marks if contexts and all(lane in context for context in contexts)]:
             marks = [context[lane] for context in contexts]
-            least = min(marks, key=lambda mark: min((mark.marks or {ALL: FIRST}).values(), default=FIRST))
-            paths = {path: min((m.paths or {}).get(path, 0) for m in marks) for path in least.paths or ()}
+            oldest = min(marks, key=_least)
+            paths = {path: min((m.paths or {}).get(path, 0) for m in marks) for path in oldest.paths or ()}
             number = min(mark.number for mark in marks)
-            self._note_mark(lane, Mark(-1, number, least.marks, newest=least.newest, paths=paths))
+            self._note_mark(lane, Mark(-1, number, oldest.marks, newest=oldest.newest, paths=paths))
         for name, instance in self.pipeline.instances.items():
             if name in self.plan.receivers and (reached := self._watermark_of(name, self._marks)) is not None:
                 instance.watermark = reached
@@ -1176,9 +1194,9 @@ class Worker:
         found: Marks = {}
         for one in self._versions.values():
             for channel, names in one.plan.feeds.items():
+                mark = one.pipeline.forwarded.get(one.plan.keyed[channel].source, FIRST)
                 if names:
-                    mark = one.pipeline.forwarded.get(one.plan.keyed[channel].source)
-                    found[channel] = min(found.get(channel, LAST), FIRST if mark is None else mark)
+                    found[channel] = least([mark, found.get(channel, mark)])
         return found
 
     def _own_lanes(self) -> dict[str, tuple[int, int, Any]]:
@@ -1291,6 +1309,11 @@ class Worker:
     @staticmethod
     def _within(position: int, ranges: Ranges) -> bool:
         return any(start <= position < stop for start, stop in ranges)
+
+
+def _least(mark: Mark) -> int:
+    reached = [FIRST if one is None else one for one in mark.marks.values()]
+    return min(reached, default=FIRST)
 
 
 def _arcs(plan: Plan, pipeline: Pipeline) -> dict[str, Arc]:

@@ -24,7 +24,7 @@ from goffish.streaming.updates.bounds import (
     predict,
     recommend,
 )
-from goffish.streaming.updates.plan import UpdatePlan, has_windows, versions_of
+from goffish.streaming.updates.plan import UpdatePlan, has_windows, returning, versions_of
 from goffish.streaming.updates.versions import Channel, PartialWindow, Strategy, Version
 
 #: Seconds where nothing was measured: a batch in an operator; and where workers do not wait for a processor: a message
@@ -271,10 +271,11 @@ class _Work:
         """Return the performance of a version; messages are batches."""
         latency = {one.name: self._batch_s(one.name) for one in topology.operators}
         rates = {name: self._metrics[name].recent_batches for name in version.sources}
-        loops = {Channel(c.source, c.target): 1 for c in topology.channels if c.feedback}
+        returns = returning(topology)
+        loops = {Channel(returns[c.source], c.target): 1 for c in topology.channels if c.source in returns}
         transport: dict[Channel, float] = {}
-        for one in topology.operators:
-            inputs = [Channel(c.source, c.target) for c in one.inputs if not c.feedback]
+        for one in (one for one in topology.operators if one.kind != "loop"):
+            inputs = [Channel(returns.get(c.source, c.source), c.target) for c in one.inputs]
             model = Model(version, latency, rates, transport=dict(transport), iterations=loops, most=math.inf)
             known = self._metrics.get(one.name)
             age = None if known is None or known.recent_age is None else known.recent_age.quantile(1.0)

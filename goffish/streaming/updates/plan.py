@@ -69,13 +69,17 @@ class UpdatePlan:
 
     @property
     def moving(self) -> frozenset[str]:
-        """Channels, by `channel_name`, to which the new version takes records that the old one has sent."""
+        """Channels, by `channel_name`, to which the new version takes records that the old one has sent.
+
+        Otherwise, records could stay in a loop of the old version forever.
+        """
+        returning = frozenset(channel_name(channel) for channel in self.new.channels if channel.feedback)
         match self.strategy:
             case Strategy.HTI:
-                return self.movable
+                return self.movable | returning
             case Strategy.PVC:
-                return self.common
-        return frozenset()
+                return self.common | returning
+        return returning
 
     @property
     def text(self) -> str:
@@ -196,6 +200,15 @@ def versions_of(plan: UpdatePlan) -> tuple[Version, Version]:
     return _version(1, plan.old, ()), _version(2, plan.new, plan.own & set(plan.old.names))
 
 
+def returning(topology: Topology) -> dict[str, str]:
+    """Return the operators whose records return to the beginnings of loops."""
+    closed = {channel.target: channel.source for channel in topology.channels if channel.feedback}
+    found = dict(closed)
+    for _ in closed:  # a loop may be closed by another one
+        found = {loop: closed.get(source, source) for loop, source in found.items()}
+    return found
+
+
 def is_same(one: Topology, other: Topology) -> bool:
     """Whether two descriptions are of one version of a flow."""
     parts = [
@@ -220,8 +233,9 @@ def _logic(operator: Operator) -> tuple[Any, ...]:
 
 
 def _version(number: int, topology: Topology, changed: Iterable[str]) -> Version:
-    logic = {name: 2 if name in changed else 1 for name in topology.names}
-    channels = {(one.source, one.target) for one in topology.channels}
+    logic = {one.name: 2 if one.name in changed else 1 for one in topology.operators if one.kind != "loop"}
+    returns = returning(topology)
+    channels = {(returns.get(one.source, one.source), one.target) for one in topology.channels if not one.feedback}
     joins = [one.name for one in topology.operators if has_windows(one)]
     return Version.of(number, logic, channels, joins)
 

@@ -189,13 +189,20 @@ def test_a_description_and_its_result(place: Place) -> None:
     assert others[-1] == {"user": "a", "total": 20}
 
 
-def test_loops_run_in_one_process(place: Place) -> None:
+def test_flows_that_need_one_process(place: Place) -> None:
     (place.flows / "halves.py").write_text(LOOP)
+    timed = """
+totals = numbers.key_by(repr).reduce(max, initial=0).map(lambda row: float(row["value"]))
+late = totals.event_time(float, name="late").key_by(repr).reduce(max, initial=0.0)
+late.sink(gf.stream.call(lambda row: None))
+"""
+    (place.flows / "late.py").write_text(LOOP.replace("halves", "late") + timed)
     with place.serving() as service:
-        job = service.submit(flow_spec("halves"))
-        assert done(service, job).progress == 20
-        failed = service.settle(service.submit(flow_spec("halves", workers=2)))
-    assert failed.error == "operator again: loops need one worker; run with --workers 1"
+        for workers in (1, 2):
+            assert done(service, service.submit(flow_spec("halves", workers=workers))).progress == 20
+        assert done(service, service.submit(flow_spec("late"))).progress == 20
+        failed = service.settle(service.submit(flow_spec("late", workers=2)))
+    assert failed.error == "operator late: set the event time before key_by(), or run with --workers 1"
 
 
 def test_a_flow_that_raises(place: Place) -> None:

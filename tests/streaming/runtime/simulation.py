@@ -61,11 +61,10 @@ class Cluster:
         self.limit = limit
         self.now = 0.0
         self.folder = folder
-        topology = flow.check()
         sizes = {0: workers} if isinstance(workers, int) else {0: 1} | dict(enumerate(workers.values(), 1))
-        if not isinstance(workers, int):
-            topology = divided(topology, workers)
+        topology = divided(flow.check(), () if isinstance(workers, int) else workers)
         self.plan, self.delivery = Plan(topology), delivery
+        self.loops_empty, self._received = False, dict[str, dict[int, float]]()
         numbers = itertools.count()
         self.staff = {stage: [next(numbers) for _ in range(size)] for stage, size in sizes.items()}
         workers = sum(sizes.values())
@@ -87,6 +86,8 @@ class Cluster:
         """Start a worker."""
         begin = Begin(self.folder, version=self.version, origins=self.origins, delivery=self.delivery)
         self.workers[number] = Worker(self.plan, number, self.registry, self.options, self.now, begin)
+        if self.loops_empty:
+            self.workers[number].end_loops(self.now)
         self._at(self.now + self.random.random() * 0.01, partial(self._turn, number))
 
     @property
@@ -114,7 +115,7 @@ class Cluster:
     def update(self, flow: Flow, strategy: Strategy, partial_windows: PartialWindow = PartialWindow.EMIT) -> None:
         """Begin to update the flow."""
         number = max(worker.newest for worker in self.workers.values()) + 1
-        plan = plan_update(number, self.plan.topology, flow.check(), strategy, partial_windows)
+        plan = plan_update(number, self.plan.topology, divided(flow.check()), strategy, partial_windows)
         plan.check_sinks()
         self.rollout = Rollout(plan, self.now)
         self._advance()
@@ -178,9 +179,21 @@ class Cluster:
     def finish(self, limit: float = 60.0) -> None:
         """Run until all workers have finished."""
         end = self.now + limit
-        while not (len(self.alive) == len(self.registry.read().members) and all(w.finished for w in self.alive)):
+        while not self._all("finished"):
             assert self.now < end, "the flow does not finish"
             self.run(self.now + 0.1)
+            if self.plan.loops and not self.loops_empty and self._all("quiet"):
+                self.loops_empty = True
+                for worker in self.alive:
+                    worker.end_loops(self.now)
+
+    def _all(self, state: str) -> bool:
+        """Whether all workers are in a state; with loops, since the last call."""
+        alive, before = self.alive, self._received.get(state)
+        reached = len(alive) == len(self.registry.read().members) and all(getattr(one, state) for one in alive)
+        received = {one.number: sum(counts.received for counts in one.counts.values()) for one in alive}
+        self._received[state] = received if reached else {}
+        return reached and (not self.plan.loops or received == before)
 
     def _turn(self, number: int) -> None:
         if number in self.dead:

@@ -23,7 +23,7 @@ from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param((0, 8), id="2 seeds")
 many = pytest.param(range(2, 40), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
-FILES, RECORDS = 4, 400
+FILES, RECORDS, EARLY = 4, 400, 8.0
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +242,61 @@ def test_sizes_of_batches_differ_when_records_are_read_again(
                 part = worker.pipeline.instances[name].state.extract()
                 found |= {key: value[field] for key, _, value, _ in part.entries()}
             assert found == expected
+
+
+def test_sources_that_are_idle(events: Any, tmp_path: Path) -> None:
+    """Breaks when windows end, and later records are late, because no partition has records now."""
+    flow = gf.stream.Flow("test")
+    source = gf.stream.read_json_lines(str(events[0]), follow=True)
+    rows = flow.source(source, time="at", lateness="2s", idle="1s")
+    sums = rows.key_by("user").window(gf.stream.tumbling("5s")).sum("n", name="sums")
+    groups = sums.map(lambda row: row | {"group": 0}).key_by("group").window(gf.stream.tumbling("5s"))
+    groups.count().sink(gf.stream.write_json_lines(tmp_path / "out"))
+    cluster = Cluster(flow, 2)
+    cluster.run(20.0)
+    ended = sorted(seconds(row["window_start"]) for row in written(tmp_path / "out"))
+    assert ended == list(range(0, 35, 5))  # the last records are of about 41 s, of which lateness takes 2
+
+
+class Turns:
+    """Counts how often records of a key come around."""
+
+    def on_value(self, key: str, value: dict[str, Any], state: dict[str, Any], timers: Any, emit: Any) -> None:
+        state["turns"] = state.get("turns", 0) + 1
+        emit(value | {"n": value["n"] - 1})
+
+
+def looped(flow: gf.stream.Flow, source: Path, target: Path) -> None:
+    """Numbers return without a key until they are less than 6, and then with a key until they are 0."""
+    events = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+    large, small = flow.loop("large"), flow.loop("small")
+    early = events.filter(lambda row: row["at"] < EARLY)
+    first = early.union(large, name="all").branch({"large": lambda row: row["n"] > 5, "rest": lambda row: True})
+    large.close(first["large"].map(lambda row: row | {"n": row["n"] - 1}, name="less"))
+    turned = first["rest"].union(small, name="turn").key_by("user").process(Turns, name="turns")
+    parts = turned.branch({"more": lambda row: row["n"] > 0, "done": lambda row: True})
+    small.close(parts["more"])
+    done = parts["done"].key_by("user").window(gf.stream.tumbling("1h")).count(name="done")
+    done.sink(gf.stream.write_json_lines(target))
+
+
+@EVENTS
+@pytest.mark.parametrize("seeds", [few, many])
+def test_loops(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
+    """Breaks when a record in a loop is lost or counts twice, or windows end before it has left the loop."""
+    source, rows = events
+    turns: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
+    for row in (row for row in rows if row["at"] < EARLY):
+        turns[row["user"]] += max(1, min(row["n"], 5))
+        counts[row["user"]] += 1
+    for seed in seeds:
+        cluster = run(looped, source, tmp_path / str(seed), seed, event)
+        parts = [worker.pipeline.instances["turns"].state.extract().entries() for worker in cluster.alive]
+        assert {key: value for part in parts for key, _, value, _ in part} == turns
+        lines = written(tmp_path / str(seed))
+        assert {row["user"]: row["count"] for row in lines} == counts
+        assert len(lines) == len(counts)
 
 
 @pytest.mark.parametrize("seed", range(3))
