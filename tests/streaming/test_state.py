@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
-from goffish.streaming.aggregates import Aggregate, AggregateState, KeyTable
+from goffish.streaming.aggregates import Aggregate, AggregateState
 from goffish.streaming.hashing import END, distinct_key, original_key, positions_of
+from goffish.streaming.key_table import KeyTable
 from goffish.streaming.state import Delta, KeyedState, State, ValueState
 
 KEYS = st.one_of(

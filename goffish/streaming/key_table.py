@@ -1,0 +1,169 @@
+"""Numbers for keys: integers and texts in hash tables of flat arrays, other keys in a dictionary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.streaming import kernels
+from goffish.streaming.hashing import Positions, distinct_keys, original_key, positions_of, text_buffers
+from goffish.streaming.state import Column
+
+Slots = NDArray[np.int64]
+_NUMBER, _TEXT, _OTHER = 0, 1, 2
+_INT64 = pa.int64()
+
+
+class KeyTable:
+    """Numbers the keys in the order of their first appearance.
+
+    Integers and texts are found by compiled kernels, other keys by a dictionary.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.positions: Positions = np.empty(0, np.uint64)
+        self._kinds = np.empty(0, np.uint8)
+        self._numbers = np.empty(0, np.int64)
+        self._bounds = np.zeros(2, np.int64)
+        self._stored = np.empty(1 << 12, np.uint8)
+        self._tables = [np.zeros(0, np.int32), np.zeros(0, np.int32)]
+        self._others: dict[Any, int] = {}
+        self._other_keys: dict[int, Any] = {}
+        self._grow(512)
+
+    @property
+    def capacity(self) -> int:
+        """Slots that arrays by slot must have."""
+        return len(self._kinds)
+
+    def _grow(self, capacity: int) -> None:
+        """Make space for more keys; the tables stay at most half full."""
+        count = self.count
+        self.positions = longer(self.positions, count, capacity)
+        self._kinds = longer(self._kinds, count, capacity)
+        self._numbers = longer(self._numbers, count, capacity)
+        used = self._bounds[-1]
+        self._bounds = longer(self._bounds, 2 * count, 2 * capacity + 2)
+        self._bounds[-1] = used
+        for kind in (_NUMBER, _TEXT):
+            self._tables[kind] = np.zeros(2 * capacity, np.int32)
+            kernels.fill_table(self._tables[kind], self.positions, self._kinds, kind, count)
+
+    def slots(self, keys: pa.Array | list[Any]) -> Slots:
+        """Return the slots of keys, which are added if they are new.
+
+        Raises
+        ------
+        InputError
+            A key has a type that is not accepted.
+        """
+        if isinstance(keys, pa.Array):
+            if keys.null_count == 0:
+                if pa.types.is_integer(keys.type) and keys.type != pa.uint64():
+                    return self._number_slots(keys.cast(_INT64).to_numpy())
+                if pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type):
+                    return self._text_slots(*text_buffers(keys))
+            keys = keys.to_pylist()
+        kinds = set(map(type, keys))
+        if kinds == {int}:
+            try:
+                return self._number_slots(np.array(keys, np.int64))
+            except OverflowError:
+                pass
+        elif kinds == {str}:
+            try:
+                return self._text_slots(*text_buffers(pa.array(keys, pa.large_string())))
+            except UnicodeEncodeError:
+                pass
+        return np.fromiter(map(self._slot, distinct_keys(keys)), np.int64, len(keys))
+
+    def _slot(self, key: Any) -> int:
+        if type(key) is int and -(1 << 63) <= key < 1 << 63:
+            return int(self._number_slots(np.array([key], np.int64))[0])
+        if type(key) is str and key.isascii():
+            return int(self._text_slots(*text_buffers(pa.array([key], pa.large_string())))[0])
+        slot = self._others.get(key)
+        if slot is None:
+            if type(key) is str:
+                try:
+                    return int(self._text_slots(*text_buffers(pa.array([key], pa.large_string())))[0])
+                except UnicodeEncodeError:
+                    pass
+            slot = self.count
+            if slot == self.capacity:
+                self._grow(2 * slot)
+            self._others[key] = slot
+            self._other_keys[slot] = original_key(key)
+            self.positions[slot] = positions_of([self._other_keys[slot]])[0]
+            self._kinds[slot] = _OTHER
+            self.count += 1
+        return slot
+
+    def _number_slots(self, numbers: NDArray[np.int64]) -> Slots:
+        slots, done = np.empty(len(numbers), np.int64), 0
+        hashes = np.empty(len(slots), np.uint64)
+        kernels.hash_numbers(numbers, hashes)
+        while True:
+            before = self.count
+            done, self.count = kernels.find_numbers(
+                self._tables[_NUMBER], self._numbers, self.positions, before, numbers, hashes, slots, done
+            )
+            self._kinds[before : self.count] = _NUMBER
+            if done == len(numbers):
+                return slots
+            self._grow(2 * self.capacity)
+
+    def _text_slots(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Slots:
+        slots, done = np.empty(len(offsets) - 1, np.int64), 0
+        hashes = np.empty(len(slots), np.uint64)
+        kernels.hash_texts(data, offsets, hashes)
+        while True:
+            before = self.count
+            done, self.count = kernels.find_texts(
+                self._tables[_TEXT], self._bounds, self.positions, self._stored, before, data, offsets, hashes, slots,
+                done,
+            )  # fmt: skip
+            self._kinds[before : self.count] = _TEXT
+            if done == len(slots):
+                return slots
+            used = int(self._bounds[-1])
+            if used + int(offsets[done + 1] - offsets[done]) > len(self._stored):
+                self._stored = longer(self._stored, used, 2 * (used + int(offsets[done + 1] - offsets[done])))
+            else:
+                self._grow(2 * self.capacity)
+
+    def keys(self, slots: Slots) -> Column:
+        """Return the keys of slots: an Arrow array where all are integers or all are texts."""
+        kinds = self._kinds[slots]
+        if len(slots) and np.all(kinds == _NUMBER):
+            return pa.array(self._numbers[slots])
+        if len(slots) and np.all(kinds == _TEXT):
+            return self._texts(slots)
+        found = np.empty(len(slots), object)
+        for kind in (_NUMBER, _TEXT):
+            at = np.flatnonzero(kinds == kind)
+            if len(at):
+                part = pa.array(self._numbers[slots[at]]) if kind == _NUMBER else self._texts(slots[at])
+                found[at] = part.to_pylist()
+        for place in np.flatnonzero(kinds == _OTHER).tolist():
+            found[place] = self._other_keys[int(slots[place])]
+        return found.tolist()
+
+    def _texts(self, slots: Slots) -> pa.Array:
+        offsets = np.zeros(len(slots) + 1, np.int64)
+        kernels.gather_texts(self._stored, self._bounds, slots, offsets, self._stored[:0])
+        data = np.empty(offsets[-1], np.uint8)
+        if len(data):
+            kernels.gather_texts(self._stored, self._bounds, slots, offsets, data)
+        return pa.LargeStringArray.from_buffers(len(slots), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def longer(values: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+    """Return a copy of the first entries that has space for more."""
+    copy = np.zeros(size, values.dtype)
+    copy[:used] = values[:used]
+    return copy
