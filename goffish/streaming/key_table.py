@@ -40,6 +40,11 @@ class KeyTable:
         """Slots that arrays by slot must have."""
         return len(self._kinds)
 
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """Kinds of the keys (0 for integers, 1 for texts), the integers, and the bounds of texts in a buffer."""
+        return self._kinds, self._numbers, self._bounds, self._stored
+
     def _grow(self, capacity: int) -> None:
         """Make space for more keys; the tables stay at most half full."""
         count = self.count

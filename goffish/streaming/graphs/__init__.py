@@ -1,0 +1,1 @@
+"""Live graphs: the current state of a stream of changes."""

@@ -1,0 +1,273 @@
+"""A graph that follows a stream of changes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from goffish.errors import InputError
+from goffish.graph.graph import Graph, from_edges
+from goffish.streaming.batches import FIRST, LAST, moments
+from goffish.streaming.graphs.records import Encoder, Records
+from goffish.streaming.graphs.sequencer import Sequencer
+from goffish.streaming.graphs.state import State
+from goffish.streaming.windows import Duration, microseconds
+
+#: Records of iterables that are encoded at a time.
+_CHUNK = 1 << 14
+_ERRORS = 1000
+
+
+class LiveGraph:
+    """A graph that follows a stream of changes.
+
+    Records may arrive late, twice, and in any order within `lateness`: the graph depends on what they say only.
+
+    Parameters
+    ----------
+    lateness : str, float or timedelta
+        By how much a record may be earlier than the latest one of its stream [default: 5 s]. Records are applied when
+        no earlier ones are expected.
+    idle : str, float or timedelta
+        Streams without records for this time are not waited for [default: 60 s].
+    window : int
+        How many sequence numbers, above those that are complete, are remembered for each stream, to find records that
+        arrive twice.
+    streams : int
+        Largest number of streams.
+    on_error : callable, optional
+        Takes each record that is not applied because it is late or not accepted, and the reason. Otherwise, the last
+        1,000 are kept in `errors`.
+
+    Attributes
+    ----------
+    errors : deque of (record, str)
+        Records that were not applied, with the reason.
+
+    Raises
+    ------
+    InputError
+        An argument is not accepted.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> live = gf.stream.LiveGraph(lateness=0)
+    >>> live.feed([
+    ...     {"t": 1, "op": "+e", "src": "ann", "dst": "bob", "attrs": {"type": "follow"}},
+    ...     {"t": 2, "op": "+e", "src": "bob", "dst": "eve", "attrs": {"type": "follow"}},
+    ...     {"t": 3, "op": "-v", "id": "ann"},
+    ... ])
+    0
+    >>> live
+    LiveGraph(2 vertices, 1 edges, until 1970-01-01T00:00:03+00:00)
+    >>> gf.connected_components(live.graph()).summary["components"]
+    1
+    """
+
+    def __init__(
+        self, *, lateness: Duration = 5.0, idle: Duration = 60.0, window: int = 1_000_000, streams: int = 1024,
+        on_error: Callable[[Any, str], None] | None = None,
+    ) -> None:  # fmt: skip
+        if window < 1 or streams < 1:
+            raise InputError(f"window = {window}, streams = {streams}: must be at least 1")
+        idle_s = microseconds(idle, "idle") / 1e6
+        self._sequencer = Sequencer(microseconds(lateness, "lateness", zero=True), idle_s, -(-window // 64) * 64)
+        self._encoder = Encoder(streams)
+        self._state = State(self._encoder)
+        self._counts = dict.fromkeys(("accepted", "applied", "duplicate", "late", "rejected"), 0)
+        self.errors: deque[tuple[Any, str]] = deque(maxlen=_ERRORS)
+        self._on_error = on_error or (lambda record, error: self.errors.append((record, error)))
+
+    def feed(self, records: Any) -> int:
+        """Take records of changes, and apply those that are complete.
+
+        Parameters
+        ----------
+        records : table, path, or iterable of mappings
+            Mappings have the fields ``t`` (event time: a timestamp, an ISO 8601 text or seconds since 1970), ``op``
+            and, as the update needs them, ``id``, ``src``, ``dst``, ``attrs`` (names and values) and ``names`` (of
+            attributes to be removed). Optional are ``stream``, and ``seq``: a number that is different for each record
+            of a stream. ``op`` is one of ``+v``, ``-v``, ``+e``, ``-e``, ``+av``, ``-av``, ``+ae`` and ``-ae``, where
+            ``a`` stands for attributes of vertices or edges; ``txn`` for a list of ``updates`` that are visible at
+            once; or ``heartbeat``, which says that the stream has reached a time.
+
+            A table (anything with ``__arrow_c_stream__``, or a Parquet file) has the same fields as columns, and every
+            other column is an attribute. A path ending in ``.jsonl`` has a mapping in each line.
+
+        Returns
+        -------
+        int
+            Number of records that wait, as earlier ones may still come.
+
+        Raises
+        ------
+        InputError
+            A table lacks a column, or the file cannot be read.
+
+        Notes
+        -----
+        ``+e`` adds missing ends; for an edge that exists, it renews the attributes that are given and the time when it
+        was last seen. Edges without ``id`` are named by their ends and the attribute ``type``, ``src>dst:type``. ``-v``
+        also removes the edges of the vertex. Updates of what does not exist have no effect, and are counted.
+        """
+        for part in _parts(records):
+            is_table = isinstance(part, pa.Table)
+            found = self._encoder.table(part) if is_table else self._encoder.rows(part)
+            released = self._sequencer.push(found.records, list(self._encoder.streams), time.monotonic())
+            sizes = len(found.records) + len(found.rejected), len(released.duplicates), len(released.late)
+            for name, size in zip(("accepted", "duplicate", "late"), sizes, strict=True):
+                self._counts[name] += size
+            self._counts["rejected"] += len(found.rejected)
+            late = [(place, "late: records of this time have been applied") for place in found.places[released.late]]
+            for place, error in found.rejected + late:
+                self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
+            self._apply(released.records)
+        return len(self._sequencer)
+
+    def end(self) -> None:
+        """Apply all records that wait, as no more will come. Later records are late."""
+        if (rest := self._sequencer.end(list(self._encoder.streams))) is not None:
+            self._apply(rest)
+
+    def _apply(self, records: Records) -> None:
+        if len(records):
+            self._state.apply(records)
+            self._counts["applied"] += len(records)
+
+    @property
+    def time(self) -> datetime | None:
+        """Time up to which all records are applied; ``None`` before the first one and after `end`."""
+        reached = self._sequencer.watermark
+        return None if reached in (FIRST, LAST) else moments(np.array([reached]))[0]
+
+    @property
+    def num_vertices(self) -> int:
+        """Number of vertices."""
+        return int(np.count_nonzero(self._state.graph.vertices))
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return int(np.count_nonzero(self._state.graph.edges.alive))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of records, and of updates without effect.
+
+        ``accepted = applied + duplicate + late + rejected + waiting``. Updates without effect are of elements that do
+        not exist (``unknown_element``), or add an edge under the id of one with other ends (``edge_id_conflict``).
+        """
+        return self._counts | {
+            "waiting": len(self._sequencer), "unknown_element": self._state.unknown,
+            "edge_id_conflict": self._state.conflicts,
+        }  # fmt: skip
+
+    @property
+    def vertices(self) -> pa.Table:
+        """Vertices and their attributes: ``id``, and a column for each attribute."""
+        return self._state.table(edges=False)
+
+    @property
+    def edges(self) -> pa.Table:
+        """Edges: ``id``, ``source``, ``target``, ``last_seen``, and a column for each attribute."""
+        return self._state.table(edges=True)
+
+    def graph(
+        self, *, weight: str | None = None, directed: bool = True,
+        parallel: Literal["min", "sum", "first", "keep"] = "min",
+    ) -> Graph:  # fmt: skip
+        """Return the current graph, for the algorithms of the library.
+
+        Parameters
+        ----------
+        weight : str, optional
+            Numeric attribute of the edges; 1 where it is missing.
+        directed : bool
+        parallel : {"min", "sum", "first", "keep"}
+            What becomes of several edges between two vertices, as in `from_edges`.
+
+        Returns
+        -------
+        Graph
+            Vertices are in the order of their first appearance.
+
+        Raises
+        ------
+        InputError
+            No edge has the attribute, or a weight is negative.
+        """
+        graph, encoder = self._state.graph, self._encoder
+        vertices, edges = np.flatnonzero(graph.vertices), np.flatnonzero(graph.edges.alive)
+        numbers = np.cumsum(graph.vertices) - 1
+        weights = None
+        if weight is not None:
+            weights = self._state.numbers_of(weight)
+            if weights is None:
+                raise InputError(f"weight = {weight!r}: no edge has such an attribute")
+            weights = np.nan_to_num(weights[edges], nan=1.0)
+        labels = encoder.vertices.keys(vertices)
+        if not isinstance(labels, pa.Array):  # integers and texts
+            labels = [str(label) for label in labels]
+        return from_edges(
+            numbers[graph.edges.sources[edges]], numbers[graph.edges.targets[edges]], weights, directed=directed,
+            labels=labels, parallel=parallel,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        until = f", until {self.time.isoformat()}" if self.time is not None else ""
+        return f"LiveGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges{until})"
+
+
+def _parts(records: Any) -> Iterator[Any]:
+    """Return tables, or lists of other records."""
+    if isinstance(records, pa.RecordBatch):
+        yield pa.Table.from_batches([records])
+    elif hasattr(records, "__arrow_c_stream__"):
+        yield pa.table(records)
+    elif isinstance(records, str | Path) and Path(records).suffix == ".parquet":
+        yield from _read_parquet(Path(records))
+    else:
+        if isinstance(records, str | Path):
+            records = _read_lines(Path(records))
+        if isinstance(records, Mapping) or not isinstance(records, Iterable):
+            raise InputError(f"records: {type(records).__name__}; accepted are tables, paths and iterables of mappings")
+        rest = iter(records)
+        while part := list(islice(rest, _CHUNK)):
+            yield part
+
+
+def _read_parquet(path: Path) -> Iterator[pa.Table]:
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield pa.Table.from_batches([batch])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _read_lines(path: Path) -> Iterator[Any]:
+    if path.suffix != ".jsonl":
+        raise InputError(f"{path}: accepted are files that end in .jsonl or .parquet")
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    try:
+                        yield json.loads(line)
+                    except ValueError as error:
+                        raise InputError(f"{path}, line {number}: not a JSON value ({error})") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None

@@ -1,0 +1,120 @@
+"""The order in which records are applied: by event time, and independent of the order in which they arrive."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.streaming.batches import FIRST, LAST
+from goffish.streaming.graphs import kernels
+from goffish.streaming.graphs.kernels import DUPLICATE, KEPT, LATE
+from goffish.streaming.graphs.records import Numbers, Records
+
+
+class _Seen:
+    """Sequence numbers of a stream that have been seen."""
+
+    def __init__(self) -> None:
+        self.high = -1
+        self.ring: NDArray[np.uint64] | None = None
+
+    def mark(self, seqs: Numbers, window: int) -> NDArray[np.int8]:
+        """Return for each number whether it was seen before."""
+        states = np.zeros(len(seqs), np.int8)
+        if self.ring is None and np.array_equal(seqs, np.arange(self.high + 1, self.high + 1 + len(seqs))):
+            self.high += len(seqs)
+            return states
+        if self.ring is None:
+            self.ring = np.zeros(window // 64, np.uint64)
+        self.high = kernels.first_seen(seqs, self.ring, self.high, window, states)
+        return states
+
+
+class Released(NamedTuple):
+    """Records that may be applied, in order, and what was new but is not kept."""
+
+    records: Records
+    duplicates: NDArray[np.intp]
+    late: NDArray[np.intp]
+
+
+class Sequencer:
+    """Holds records back until no earlier ones are expected.
+
+    Parameters
+    ----------
+    lateness : int
+        Microseconds by which records may be earlier than others of their stream.
+    idle_s : float
+        Seconds after which a stream that is silent is not waited for.
+    window : int
+        How many sequence numbers above those that are complete are remembered, a multiple of 64.
+
+    Attributes
+    ----------
+    watermark : int
+        Time up to which records are released.
+    """
+
+    def __init__(self, lateness: int, idle_s: float, window: int) -> None:
+        self.watermark = FIRST
+        self._lateness, self._idle_s, self._window = lateness, idle_s, window
+        self._pending: Records | None = None
+        self._latest = np.zeros(0, np.int64)
+        self._heard = np.zeros(0)
+        self._seen: dict[int, _Seen] = {}
+
+    def __len__(self) -> int:
+        return 0 if self._pending is None else len(self._pending)
+
+    def push(self, records: Records, streams: list[str], now: float) -> Released:
+        """Take records in the order of their arrival.
+
+        Parameters
+        ----------
+        records : Records
+        streams : list of str
+            Names of all streams.
+        now : float
+            Seconds of any clock.
+        """
+        new = len(streams) - len(self._latest)
+        self._latest = np.append(self._latest, np.full(new, FIRST))
+        self._heard = np.append(self._heard, np.full(new, -np.inf))
+        states = self._duplicates(records)
+        self._heard[np.unique(records.streams)] = now
+        active = (self._latest > FIRST) & (self._heard >= now - self._idle_s)
+        self.watermark = kernels.watermarks(
+            records.times, records.streams, states, self._latest, active, self._lateness, self.watermark
+        )
+        kept = records if not states.any() else records.take(np.flatnonzero(states == KEPT))
+        waiting = kept if self._pending is None else self._pending + kept
+        return Released(self._release(waiting, streams), *(np.flatnonzero(states == s) for s in (DUPLICATE, LATE)))
+
+    def end(self, streams: list[str]) -> Records | None:
+        """Return everything that waits."""
+        self.watermark = LAST
+        return None if self._pending is None else self._release(self._pending, streams)
+
+    def _duplicates(self, records: Records) -> NDArray[np.int8]:
+        states = np.zeros(len(records), np.int8)
+        numbered = records.seqs >= 0
+        for stream in np.unique(records.streams[numbered]).tolist():
+            mine = numbered & (records.streams == stream)
+            states[mine] = self._seen.setdefault(stream, _Seen()).mark(records.seqs[mine], self._window)
+        return states
+
+    def _release(self, waiting: Records, streams: list[str]) -> Records:
+        """Keep what must wait, and return the rest in order."""
+        ready = waiting.times <= self.watermark
+        self._pending = None if ready.all() else waiting.take(np.flatnonzero(~ready))
+        chosen = np.flatnonzero(ready)
+        times, seqs = waiting.times[chosen], waiting.seqs[chosen]
+        if len(streams) == 1 and np.all(np.diff(times) > 0):
+            return waiting if ready.all() else waiting.take(chosen)
+        rank = np.empty(len(streams), np.int64)
+        rank[np.array(sorted(range(len(streams)), key=streams.__getitem__), np.intp)] = np.arange(len(streams))
+        order = np.lexsort((seqs, rank[waiting.streams[chosen]], times))
+        return waiting.take(chosen[order])
