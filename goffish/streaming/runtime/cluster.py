@@ -501,6 +501,8 @@ class Cluster:
     @property
     def finished(self) -> bool:
         """Whether all workers have finished with the same ring, or have nothing left after `stop`."""
+        if self._forgets and self._checkpoints is not None:
+            return False  # otherwise the next run would update the flow again
         return self._all_report("finished", again=self._stopping or self._loops)
 
     def _end_loops(self) -> None:
