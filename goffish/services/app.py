@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from goffish.addresses import in_digits
+from goffish.addresses import check_free, in_digits
 from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
 from goffish.services.api.calls import FairThreads, Shared
@@ -282,6 +282,8 @@ def _open_files() -> int:
 
 
 def _bind(server: Any, settings: Settings) -> int:
+    if not settings.listen.startswith("unix:"):
+        check_free(settings.listen, "--listen")
     try:
         if settings.certificate is None:
             port = server.add_insecure_port(in_digits(settings.listen))

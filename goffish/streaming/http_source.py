@@ -33,7 +33,11 @@ _CONNECTIONS = 500
 #: Seconds until a client may retry, and until open requests are abandoned when the flow stops.
 _RETRY_S, _ENDS_S = 1, 0.2
 _START_S = 10.0
-_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_TOO_MANY = b'{"error": "too many connections; retry later"}\n'
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_TOO_MANY), _TOO_MANY)
+)
 
 Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

@@ -291,7 +291,9 @@ def test_too_many_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(http_source, "_CONNECTIONS", 5)
     with receiving(tmp_path) as running:
         open_ = [socket.create_connection(("127.0.0.1", running.port), timeout=10) for _ in range(6)]
-        assert everything(open_[-1]).startswith(b"HTTP/1.1 503")
+        refused = everything(open_[-1])
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert refused.endswith(b'{"error": "too many connections; retry later"}\n')
         for one in open_:
             one.close()
         await_(lambda: answered(running.port))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from goffish.addresses import in_digits, is_loopback, split_address
+from goffish.addresses import check_free, in_digits, is_loopback, split_address
 from goffish.errors import InputError
 from goffish.v1 import hosts_pb2_grpc
 
@@ -92,7 +91,7 @@ class Access:
         InputError
             The address cannot be bound.
         """
-        self._check_free()
+        check_free(self.listen, "--listen")
         server = grpc.aio.server(
             interceptors=[_Guard(self.token or "")],
             options=(
@@ -112,28 +111,6 @@ class Access:
         if not port:
             raise InputError(f"--listen {self.listen}: cannot bind the address; another program may be using it")
         return server, f"{self.listen.rpartition(':')[0]}:{port}"
-
-    def _check_free(self) -> None:
-        """Raise an error if the address cannot be bound, which gRPC would also print in a line that says less."""
-        host, _, port = in_digits(self.listen).rpartition(":")
-        try:
-            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise self._unbound(error) from None
-        errors = []
-        for family, kind, protocol, _, address in found:
-            try:
-                with socket.socket(family, kind, protocol) as tried:
-                    tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
-                    tried.bind(address)
-                    return
-            except OSError as error:
-                errors.append(error)
-        raise self._unbound(errors[0])
-
-    def _unbound(self, error: OSError) -> InputError:
-        reason = (error.strerror or str(error)).lower()
-        return InputError(f"--listen {self.listen}: cannot bind the address ({reason})")
 
     def dial(self, address: str, alive_s: float | None = None) -> grpc.aio.Channel:
         """Return a channel to another host.

@@ -201,6 +201,10 @@ def test_the_command_refuses_in_one_line(room: Room, tmp_path: Path) -> None:
     code, line = start_refused("--home", str(tmp_path / "home"), "--listen", "0.0.0.0:0")
     assert code == 2 and line.startswith("error: --listen 0.0.0.0:0: not a loopback address")
     assert not (tmp_path / "home").exists()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        code, line = start_refused("--home", str(tmp_path / "home"), "--listen", address)
+    assert (code, line) == (2, f"error: --listen {address}: cannot bind the address (address already in use)")
 
 
 @pytest.mark.parametrize(
