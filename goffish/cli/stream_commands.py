@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -212,6 +213,15 @@ def _run(
     prints = any(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )
+    terminated = False
+
+    def end(*_: Any) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    if number != 1 or listen is not None or scaling is not None:
+        signal.signal(signal.SIGTERM, end)
     try:
         with (
             Watch(http, lambda path: replace(load_flow(path).check(), file=path)) as watch,
@@ -236,8 +246,10 @@ def _run(
                     topology, number, replication, checkpoint, every, until, report, watch, delivery, machines
                 )
     except KeyboardInterrupt:  # before the flow has started
-        sys.stderr.write("interrupted\n")
-        raise typer.Exit(INTERRUPTED) from None
+        sys.stderr.write("terminated\n" if terminated else "interrupted\n")
+        raise typer.Exit(TERMINATED if terminated else INTERRUPTED) from None
+    if terminated and metrics.stopped == "interrupted":
+        metrics = replace(metrics, stopped="terminated")
     if json:
         print_json(metrics.to_dict() | ({} if result is None else {"scaling": asdict(result.summary)}))
     elif not prints:  # the output is that of the flow

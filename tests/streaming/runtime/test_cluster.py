@@ -246,7 +246,14 @@ def test_all_processes_are_killed_after_a_takeover(tmp_path: Path) -> None:
     assert sums_of(tmp_path / "out") == expected
 
 
-def test_interrupt_and_resume(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "stopped"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
+    ],
+)
+def test_interrupt_and_resume(tmp_path: Path, number: signal.Signals, code: int, stopped: str) -> None:
     expected = make_events(tmp_path / "in", 3000)
     text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=800")
     (tmp_path / "flow.py").write_text(text)
@@ -255,10 +262,10 @@ def test_interrupt_and_resume(tmp_path: Path) -> None:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     workers = children(process.pid)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, error = process.communicate()
-    assert process.returncode == 130, error
-    assert json.loads(out)["stopped"] == "interrupted"
+    assert process.returncode == code, error
+    assert json.loads(out)["stopped"] == stopped
     assert "Traceback" not in error
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
     (tmp_path / "flow.py").write_text(text.replace(", rate=800", ""))
