@@ -159,7 +159,7 @@ def test_an_agent_that_ends_while_it_waits(start: Start, tmp_path: Path, number:
 def test_an_agent_that_is_asked_to_end(start: Start, tmp_path: Path) -> None:
     """Breaks when an agent leaves upon SIGTERM before its worker has handed its state over, of which are no copies."""
     expected = make_events(tmp_path / "in", 1000)
-    flow = write_flow(tmp_path, ", rate=400")
+    flow = write_flow(tmp_path, ", rate=200")
     controller, address = run_flow(start, flow, 2, "--here", "1", "--replication", "0")
     agent = start("worker", str(flow), "--join", address, "--slots", "1")
     wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
