@@ -19,8 +19,12 @@ Times = NDArray[np.int64]
 #: Event times are microseconds since 1970; before any time, and after all.
 FIRST, LAST = -(1 << 63), (1 << 63) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NOT_FINITE = "the event time is not finite; accepted are timestamps, ISO 8601 texts and seconds since 1970"
+_NOT_FINITE = (
+    "the event time is not finite, or too large; accepted are timestamps, ISO 8601 texts and seconds since 1970"
+)
 _MICROSECOND = timedelta(microseconds=1)
+#: Seconds that microseconds of 63 bits can hold.
+_MOST_S = (1 << 62) // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,8 @@ def event_times(values: Sequence[Any] | pa.Array) -> Times:
             times: Times = values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64()).to_numpy()
             return times
         if pa.types.is_integer(values.type):
+            if len(values) and not max(map(abs, pc.min_max(values).as_py().values())) < _MOST_S:
+                raise InputError(_NOT_FINITE)
             return np.asarray(values.to_numpy(), np.int64) * 1_000_000
         if pa.types.is_floating(values.type):
             return _rounded(values.to_numpy())
@@ -132,13 +138,15 @@ def event_time(value: Any) -> int:
     if isinstance(value, datetime):
         return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
     if isinstance(value, int) and not isinstance(value, bool):
+        if not abs(value) < _MOST_S:
+            raise InputError(_NOT_FINITE)
         return value * 1_000_000
     if isinstance(value, float | np.floating):
         if not abs(micros := float(value) * 1e6) < float(1 << 62):
             raise InputError(_NOT_FINITE)
         return round(micros)
     if isinstance(value, np.integer):
-        return int(value) * 1_000_000
+        return event_time(int(value))
     raise InputError(f"event time {value!r:.60}: accepted are timestamps, ISO 8601 texts and seconds since 1970")
 
 

@@ -84,6 +84,7 @@ class Values:
         if isinstance(value, float | np.floating):
             return FLOAT, int(self._encode_known(pa.array([float(value)]))[1][0])
         if isinstance(value, str):
+            value.encode()  # raises for half of a surrogate pair
             return TEXT, int(self._texts.slots([value])[0])
         if isinstance(value, datetime.datetime):
             return TIME, int(event_times([value])[0])

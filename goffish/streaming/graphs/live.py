@@ -43,8 +43,8 @@ class LiveGraph:
     window : int
         How many sequence numbers, above those that are complete, are remembered for each stream, to find records that
         arrive twice.
-    streams : int
-        Largest number of streams.
+    streams, attributes : int
+        Largest numbers of streams, and of names of attributes: each name takes 9 bytes for each vertex and edge.
     on_error : callable, optional
         Takes each record that is not applied because it is late or not accepted, and the reason. Otherwise, the last
         1,000 are kept in `errors`.
@@ -77,13 +77,13 @@ class LiveGraph:
 
     def __init__(
         self, *, lateness: Duration = 5.0, idle: Duration = 60.0, window: int = 1_000_000, streams: int = 1024,
-        on_error: Callable[[Any, str], None] | None = None,
+        attributes: int = 256,        on_error: Callable[[Any, str], None] | None = None,
     ) -> None:  # fmt: skip
-        if window < 1 or streams < 1:
-            raise InputError(f"window = {window}, streams = {streams}: must be at least 1")
+        if min(window, streams, attributes) < 1:
+            raise InputError(f"window = {window}, streams = {streams}, attributes = {attributes}: must be at least 1")
         idle_s = microseconds(idle, "idle") / 1e6
         self._sequencer = Sequencer(microseconds(lateness, "lateness", zero=True), idle_s, -(-window // 64) * 64)
-        self._encoder = Encoder(streams)
+        self._encoder = Encoder(streams, attributes)
         self._state = State(self._encoder)
         self._counts = dict.fromkeys(("accepted", "applied", "duplicate", "late", "rejected"), 0)
         self.errors: deque[tuple[Any, str]] = deque(maxlen=_ERRORS)
@@ -267,7 +267,7 @@ def _read_lines(path: Path) -> Iterator[Any]:
                 if line.strip():
                     try:
                         yield json.loads(line)
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         raise InputError(f"{path}, line {number}: not a JSON value ({error})") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None

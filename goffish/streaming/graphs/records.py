@@ -111,16 +111,17 @@ class Encoder:
 
     Attributes
     ----------
-    vertices, edges, names : KeyTable
+    vertices, edges : KeyTable
     values : Values
-    streams : dict
-        Numbers of streams by name.
+    names, streams : dict
+        Numbers of names of attributes, and of streams.
     """
 
-    def __init__(self, most_streams: int = 1024) -> None:
-        self.vertices, self.edges, self.names, self.values = KeyTable(), KeyTable(), KeyTable(), Values()
+    def __init__(self, most_streams: int = 1024, most_names: int = 256) -> None:
+        self.vertices, self.edges, self.values = KeyTable(), KeyTable(), Values()
+        self.names: dict[str, int] = {}
         self.streams: dict[str, int] = {}
-        self._most_streams = most_streams
+        self._most_streams, self._most_names = most_streams, most_names
 
     def stream(self, name: Any) -> int:
         """Return the number of a stream."""
@@ -130,6 +131,12 @@ class Encoder:
         if name not in self.streams and len(self.streams) >= self._most_streams:
             raise InputError(f"stream {name!r:.60}: accepted are at most {self._most_streams:,} streams")
         return self.streams.setdefault(name, len(self.streams))
+
+    def _name(self, name: str) -> int:
+        """Return the number of the name of an attribute."""
+        if name not in self.names and len(self.names) >= self._most_names:
+            raise InputError(f"attribute {name!r:.60}: accepted are at most {self._most_names:,} names")
+        return self.names.setdefault(name, len(self.names))
 
     def rows(self, records: Iterable[Any]) -> Encoded:
         """Encode mappings; see `LiveGraph.feed`."""
@@ -185,7 +192,10 @@ class Encoder:
 
     def _update(self, op: int, id: Any, src: Any, dst: Any, attributes: list[tuple[str, Any]]) -> tuple[Any, Any]:
         edge = op in _OF_EDGES
-        given = [(self._slot(self.names, name), *self.values.encode_one(value)) for name, value in sorted(attributes)]
+        if op in (UNSET_VERTEX, UNSET_EDGE):
+            given = [(self.names[name], NONE, 0) for name, _ in sorted(attributes) if name in self.names]
+        else:
+            given = [(self._name(name), *self.values.encode_one(value)) for name, value in sorted(attributes)]
         ends = [-1 if end is None else self._slot(self.vertices, end) for end in (src, dst)] if edge else [-1, -1]
         element = -1 if op == HEARTBEAT else self._slot(self.edges if edge else self.vertices, id)
         return (op, element, *ends), given
@@ -294,15 +304,15 @@ class Encoder:
                 raise InputError(f"column {name}: {error}") from None
             rows = np.flatnonzero((kinds != NONE) & sets)
             if len(rows):
-                parts.append((rows, np.full(len(rows), self._slot(self.names, name)), kinds[rows], bits[rows]))
+                parts.append((rows, np.full(len(rows), self._name(name)), kinds[rows], bits[rows]))
         if "names" in columns and not pa.types.is_null(columns["names"].type):
             column = columns["names"]
             if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
                 raise InputError(f"column names: is {column.type}; accepted are lists of texts")
             owners, texts = pc.list_parent_indices(column).to_numpy(), column.flatten().cast(pa.string())
             order = np.lexsort((pc.rank(texts).to_numpy(), owners)) if len(texts) else np.zeros(0, np.intp)
-            order = order[(ops[owners[order]] == UNSET_VERTEX) | (ops[owners[order]] == UNSET_EDGE)]
-            removed = self.names.slots(texts) if len(texts) else np.zeros(0, np.int64)
+            removed = np.array([self.names.get(name, -1) for name in texts.to_pylist()], np.int64)
+            order = order[np.isin(ops[owners[order]], (UNSET_VERTEX, UNSET_EDGE)) & (removed[order] >= 0)]
             nothing = np.zeros(len(order), np.int64)
             parts.append((owners[order], removed[order], nothing.astype(np.int8), nothing))
         if not parts:
@@ -345,13 +355,17 @@ def _checked(update: Mapping[str, Any]) -> tuple[int, Any, Any, Any, list[tuple[
     elif id is None:
         raise InputError(f"field id: missing for op {name}")
     for attribute, value in given:
+        attribute.encode()
         if value is None and op not in (UNSET_VERTEX, UNSET_EDGE):
             raise InputError(f"field attrs: {attribute}: null; remove attributes with -av or -ae")
     return op, id, src, dst, given
 
 
 def _label(value: Any, field: str) -> Any:
-    if value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63) or type(value) is str:
+    if type(value) is str:
+        value.encode()  # raises for half of a surrogate pair
+        return value
+    if value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63):
         return value
     raise InputError(f"field {field} = {value!r:.60}: accepted are texts and integers up to 64 bits")
 

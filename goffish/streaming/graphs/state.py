@@ -170,7 +170,7 @@ class State:
     def _fit(self) -> None:
         """Make space for all labels and names."""
         vertices, edges = self._encoder.vertices.capacity, self._encoder.edges.capacity
-        names = self._encoder.names.count
+        names = len(self._encoder.names)
         graph = self.graph
         if vertices > len(graph.vertices) or edges > len(graph.edges.alive):
             count = len(graph.vertices)
@@ -194,23 +194,19 @@ class State:
             columns["target"] = encoder.vertices.keys(graph.edges.targets[alive].astype(np.int64))
             columns["last_seen"] = pa.array(graph.edges.seen[alive]).cast(pa.timestamp("us", "UTC"))
         attributes = graph.of_edges if edges else graph.of_vertices
-        for name, kinds, bits in zip(self._names(), attributes.kinds, attributes.bits, strict=True):
+        for name, kinds, bits in zip(encoder.names, attributes.kinds, attributes.bits, strict=True):
             if kinds[alive].any():
                 columns[name if name not in columns else f"attribute {name}"] = encoder.values.decode(
                     kinds[alive], bits[alive]
                 )
         return pa.table({name: _column(values) for name, values in columns.items()})
 
-    def _names(self) -> list[Any]:
-        names: list[Any] = list(self._encoder.names.keys(np.arange(self._encoder.names.count)))
-        return [str(name) for name in names]
-
     def numbers_of(self, name: str) -> NDArray[np.float64] | None:
         """Return a numeric attribute of all edges by slot, NaN where it is missing; None if no edge has it."""
-        names = self._names()
-        if name not in names:
+        row = self._encoder.names.get(name)
+        if row is None or row >= len(self.graph.of_edges.kinds):
             return None
-        kinds, bits = (column[names.index(name)] for column in self.graph.of_edges)
+        kinds, bits = (column[row] for column in self.graph.of_edges)
         found = np.full(len(kinds), np.nan)
         found[kinds == INTEGER] = bits[kinds == INTEGER]
         found[kinds == FLOAT] = bits[kinds == FLOAT].view(np.float64)

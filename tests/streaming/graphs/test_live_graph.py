@@ -50,7 +50,7 @@ def changes_of(encoder: Encoder, state: State, given: list[dict[str, Any]]) -> s
         edge = OPS[op][1:] in ("e", "ae")
         text = f"{OPS[op]} {(encoder.edges if edge else encoder.vertices).keys(np.array([element]))[0]}"
         if name >= 0:
-            text += f".{encoder.names.keys(np.array([name]))[0]}"
+            text += f".{list(encoder.names)[name]}"
         if OPS[op] in ("+av", "+ae"):
             text += f"={encoder.values.decode(found.kinds[at : at + 1], found.bits[at : at + 1])[0]}"
         texts.append(text)
@@ -305,6 +305,10 @@ def test_attributes_of_tables_are_removed_by_name() -> None:
         ({"t": 1, "op": "txn", "updates": [{"op": "+v", "id": 1, "t": 2}]}, "field 't': unknown"),
         ({"t": 1, "op": "+v", "id": 1, "updates": []}, "field updates: only transactions"),
         ([1], "record [1]: must be a mapping"),
+        ({"t": 10**13, "op": "+v", "id": 1}, "too large"),
+        ({"t": 1, "op": "+v", "id": "\ud800"}, "surrogates not allowed"),
+        ({"t": 1, "op": "+v", "id": 1, "attrs": {"x": "\ud800"}}, "surrogates not allowed"),
+        ({"t": 1, "op": "+v", "id": 1, "attrs": {"\ud800": 1}}, "surrogates not allowed"),
     ],
 )
 def test_records_that_are_not_accepted(one: Any, message: str) -> None:
@@ -322,6 +326,7 @@ def test_records_that_are_not_accepted(one: Any, message: str) -> None:
     [
         (lambda table: table.drop_columns("op"), "column op: missing"),
         (lambda table: table.set_column(0, "t", pa.array(["x"])), "column t: "),
+        (lambda table: table.set_column(0, "t", pa.array([1 << 50])), "column t: the event time is not finite, or too"),
         (lambda table: table.append_column("src", pa.array([1.5])), "column src: is double"),
         (lambda table: table.append_column("seq", pa.array(["x"])), "column seq: is string"),
         (lambda table: table.append_column("names", pa.array(["x"])), "column names: is string"),
@@ -350,11 +355,15 @@ def test_rows_that_are_not_accepted() -> None:
 
 def test_files_that_are_not_accepted(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"t": 1, "op": "+v", "id": 1}\n{"t": 2\n')
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000)
     (tmp_path / "bad.parquet").write_text("no")
     for name, message in (
-        ("bad.jsonl", "bad.jsonl, line 2: not a JSON value"), ("bad.parquet", "bad.parquet: "),
-        ("none.jsonl", "none.jsonl: cannot be read (No such file"), ("a.csv", "accepted are files that end in .jsonl"),
-    ):  # fmt: skip
+        ("bad.jsonl", "bad.jsonl, line 2: not a JSON value"),
+        ("deep.jsonl", "deep.jsonl, line 1: not a JSON value"),
+        ("bad.parquet", "bad.parquet: "),
+        ("none.jsonl", "none.jsonl: cannot be read (No such file"),
+        ("a.csv", "accepted are files that end in .jsonl"),
+    ):
         with pytest.raises(InputError, match=name) as error:
             LiveGraph().feed(tmp_path / name)
         assert message in str(error.value)
@@ -399,6 +408,19 @@ def test_too_many_streams() -> None:
     assert [error for _, error in live.errors] == [
         f"stream '{n}': accepted are at most 2 streams" for n in (2, 3)
     ]  # fmt: skip
+
+
+def test_too_many_attributes() -> None:
+    """Breaks when a client can use memory for as many names as it likes; to remove unknown ones costs nothing."""
+    live = LiveGraph(lateness=0, attributes=2)
+    live.feed([{"t": n, "op": "-av", "id": "a", "names": [f"n{n}"]} for n in range(9)])
+    live.feed([{"t": 10 + n, "op": "+v", "id": n, "attrs": {f"n{n}": n}} for n in range(4)])
+    assert [error for _, error in live.errors] == [
+        f"attribute 'n{n}': accepted are at most 2 names" for n in (2, 3)
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="attribute 'x': accepted are at most 2 names"):
+        live.feed(pa.table({"t": [20], "op": ["+v"], "id": [9], "x": [1]}))
+    assert live.num_vertices == 2
 
 
 def test_a_snapshot_is_a_graph() -> None:
