@@ -203,7 +203,7 @@ class Worker:
         self._passed: list[tuple[int, Acknowledged]] = []  # serial, and what it contains
         self._begins: list[tuple[int, list[tuple[Reader, Position]]]] = []  # serial, and where reading begins again
         self._prepared: list[int] = []  # serial numbers of checkpoints that are not confirmed
-        self._clean = False  # whether nothing has changed since a checkpoint was asked for
+        self._clean = False  # whether nothing has changed, nor been sent to sinks, since a checkpoint was asked for
         self._last = 0  # that checkpoint
         self._signal_due = self._discover_due = now
         self._now = now
@@ -1005,13 +1005,14 @@ class Worker:
         for one in self.pipelines:  # the first sends what follows from the watermarks of common instances
             plan = self._versions[one.version].plan
             given = {name: FIRST if name in frozen else self._watermark(name) for name in plan.receivers}
-            one.propagate(given | dict.fromkeys(plan.sources))
+            self._clean &= not one.propagate(given | dict.fromkeys(plan.sources))
         self._end_old()
 
     def resume(self) -> None:
         """Make up for watermarks that were sent while records waited."""
         if self.node.behind:
             return
+        self._clean = False
         for one in self.pipelines:
             for name in self._versions[one.version].plan.receivers.keys() - self._frozen:
                 one.advance(name, one.instances[name].watermark)
@@ -1244,6 +1245,7 @@ class Worker:
     def activate(self, ranges: Ranges, lost: Collection[int]) -> None:
         """Make the copies of some positions part of the state, and read the lanes of workers that are gone."""
         self._activated = True
+        self._clean = False  # what they have prepared is published with the next checkpoint
         self._ended.clear()  # the copies may have something of the old version
         self._migrated.clear()
         update = self._update
@@ -1284,6 +1286,7 @@ class Worker:
 
     def deactivate(self, ranges: Ranges) -> None:
         """Make the state of some positions copies, and keep it until checkpoints of the new owner contain it."""
+        self._clean = False
         deltas = {}
         for name, state in self._keyed.items():
             inner = self._arcs[name].inner(ranges)
