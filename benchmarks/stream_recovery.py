@@ -315,7 +315,7 @@ def killed(given: argparse.Namespace, out: Path, rate: float) -> list[float]:
         cluster.close()
     declared = min(when for kind, when, _ in cluster.events if kind == "failure")
     replayed, copied = (
-        sorted(when for kind, when, _ in cluster.events if kind == wanted and when > declared)[len(victims) - 1]
+        sorted(when for kind, when, _ in cluster.events if kind == wanted and when >= declared)[len(victims) - 1]
         for wanted in ("replayed", "in sync")
     )
     expected: Counter[str] = Counter()

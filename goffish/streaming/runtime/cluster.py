@@ -60,6 +60,8 @@ _HANGS_S = 50.0
 _SILENT_S, _ANSWERS_S = 60.0, 5.0
 #: Workers that do not end within this time are killed, which loses nothing that a checkpoint contains.
 _ENDS_S = 0.3
+#: Time that the others have to catch up with a worker that has failed, before a new one takes processors from them.
+_CATCH_UP_S = 5.0
 #: Workers in a row that may end before they have started.
 _MOST_STARTS = 3
 
@@ -167,6 +169,7 @@ class Cluster:
         self._arranged = True
         self._uneven, self._evened = False, 0.0  # whether partitions may have to move, and when that was asked for
         self._spares: set[int] = set()
+        self._failed: dict[int, float] = {}  # workers that are still to be replaced, and when they failed
         self._old = old
         self._started = self._closed = False
         self._stopped = "running"
@@ -285,6 +288,7 @@ class Cluster:
                 self._lost(number, code)
             elif one.reported and time.monotonic() > one.reported + _HANGS_S:
                 raise JobError(f"worker {number}: no report for {_HANGS_S:g} s, as a function does not return")
+        self._replace_failed()
         self._check_errors()
         self._members = frozenset(self._registry.read().nodes.tolist())
         if self._members.isdisjoint(self._processes):
@@ -359,7 +363,19 @@ class Cluster:
         self._starts = 0 if one.ready else self._starts + 1
         if self._starts >= _MOST_STARTS:
             raise JobError(f"worker {number} ended with code {code}; {_MOST_STARTS} in a row did not start")
-        self._replace(number)
+        self._failed[number] = time.monotonic()
+
+    def _replace_failed(self) -> None:
+        """Replace workers that have failed, once others have their positions and have caught up."""
+        if not self._failed:
+            return
+        view, now = self._registry.read(), time.monotonic()
+        reports = [self._processes[n].report for n in view.nodes.tolist() if n in self._processes]
+        caught_up = all(one and one["epoch"] >= view.epoch and not one["behind"] for one in reports)
+        for number, since in list(self._failed.items()):
+            if (caught_up and number not in view) or not self._replaces or now > since + _CATCH_UP_S:
+                del self._failed[number]
+                self._replace(number)
 
     def _replace(self, number: int) -> None:
         """Give the positions of a worker to a new one, or to its neighbors."""

@@ -325,6 +325,7 @@ class Process:
             quiet=quiet,
             time=now,
             epoch=worker.node.view.epoch,
+            behind=worker.node.behind,
             queued=worker.node.queued,
             serial=worker.node.confirmed,
             events=[[event.kind, event.time, event.ranges.size] for event in events],

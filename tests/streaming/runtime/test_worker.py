@@ -195,6 +195,34 @@ def test_two_stages(events: Any, tmp_path: Path, seeds: range, event: str) -> No
         assert len(lines) == len(expected)
 
 
+@pytest.mark.parametrize("event", ["move", "kill"])
+@pytest.mark.parametrize(
+    "seeds", [range(3), pytest.param(range(3, 60), marks=(pytest.mark.slow, pytest.mark.timeout(1800)))]
+)
+def test_positions_move_when_the_sources_have_ended(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
+    """Breaks when a worker is finished before the windows that end with the move, and files of the other, are saved."""
+    source, rows = events
+    expected: dict[tuple[str, int], int] = defaultdict(int)
+    for row in rows:
+        expected[row["user"], int(row["at"] // 5 * 5)] += row["n"]
+    for seed in seeds:
+        flow = gf.stream.Flow("test")
+        windows(flow, source, tmp_path / str(seed))
+        cluster = Cluster(flow, 3, seed=seed, limit=40, checkpoint_s=1.0)
+        while any(worker.reading for worker in cluster.alive):
+            cluster.run(cluster.now + 0.01)
+        cluster.run(cluster.now + 0.3 * cluster.random.random())
+        if event == "kill":
+            cluster.kill(1)
+        else:
+            cluster.add(9)
+            cluster.workers[1].node.give(9, cluster.now, leaves=True)
+        cluster.finish()
+        lines = written(tmp_path / str(seed))
+        assert {(row["user"], seconds(row["window_start"])): row["n"] for row in lines} == expected
+        assert len(lines) == len(expected)
+
+
 def both(flow: gf.stream.Flow, source: Path, target: Path) -> None:
     events = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
     events.sink(gf.stream.write_json_lines(target / "all"), name="all")
