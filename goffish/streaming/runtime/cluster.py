@@ -460,7 +460,7 @@ class Cluster:
     @property
     def arranged(self) -> bool:
         """Whether all workers have the positions that they should have."""
-        return self._arranged
+        return self._arranged and not self._failed
 
     def _layout(self) -> dict[int, int]:
         layout: dict[int, int] = {}
