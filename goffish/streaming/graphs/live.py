@@ -77,7 +77,7 @@ class LiveGraph:
 
     def __init__(
         self, *, lateness: Duration = 5.0, idle: Duration = 60.0, window: int = 1_000_000, streams: int = 1024,
-        attributes: int = 256,        on_error: Callable[[Any, str], None] | None = None,
+        attributes: int = 256, on_error: Callable[[Any, str], None] | None = None,
     ) -> None:  # fmt: skip
         if min(window, streams, attributes) < 1:
             raise InputError(f"window = {window}, streams = {streams}, attributes = {attributes}: must be at least 1")

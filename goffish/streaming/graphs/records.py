@@ -33,7 +33,6 @@ from goffish.streaming.key_table import KeyTable
 
 _OF_EDGES = (ADD_EDGE, REMOVE_EDGE, SET_EDGE, UNSET_EDGE)
 _FIELDS = {"t", "op", "stream", "seq", "id", "src", "dst", "names"}
-_NAMES = "accepted is {names} for op {op}"
 Numbers = NDArray[np.int64]
 
 
@@ -220,11 +219,8 @@ class Encoder:
         size = len(table)
         codes = pc.index_in(columns["op"].cast(pa.string()), pa.array(OPS))
         ops = codes.fill_null(len(OPS)).to_numpy().astype(np.int8)
-        edge, vertex = (
-            (ops >= ADD_EDGE) & (ops <= REMOVE_EDGE) | (ops >= SET_EDGE) & (ops <= UNSET_EDGE),
-            ops < ADD_EDGE,
-        )
-        vertex |= (ops == SET_VERTEX) | (ops == UNSET_VERTEX)
+        edge = np.isin(ops, _OF_EDGES)
+        vertex = ~edge & (ops < HEARTBEAT)
         ids = columns.get("id", pa.nulls(size))
         ends = [_labels(columns.get(name, pa.nulls(size)), name) for name in ("src", "dst")]
         have = np.asarray(ids.is_valid())
@@ -343,7 +339,7 @@ def _checked(update: Mapping[str, Any]) -> tuple[int, Any, Any, Any, list[tuple[
     if isinstance(names, str) or not all(isinstance(one, str) for one in names):
         raise InputError(f"field names = {names!r:.60}: must be a list of texts")
     if names and op not in (UNSET_VERTEX, UNSET_EDGE):
-        raise InputError(f"field names: {_NAMES.format(names='attrs', op=name)}")
+        raise InputError(f"field names: accepted is attrs for op {name}")
     if op == HEARTBEAT:
         return op, None, None, None, []
     given = [(one, None) for one in set(names)] if op in (UNSET_VERTEX, UNSET_EDGE) else list(attributes.items())

@@ -194,7 +194,8 @@ class State:
             columns["target"] = encoder.vertices.keys(graph.edges.targets[alive].astype(np.int64))
             columns["last_seen"] = pa.array(graph.edges.seen[alive]).cast(pa.timestamp("us", "UTC"))
         attributes = graph.of_edges if edges else graph.of_vertices
-        for name, kinds, bits in zip(encoder.names, attributes.kinds, attributes.bits, strict=True):
+        # Names of records that wait have no column yet.
+        for name, kinds, bits in zip(encoder.names, attributes.kinds, attributes.bits, strict=False):
             if kinds[alive].any():
                 columns[name if name not in columns else f"attribute {name}"] = encoder.values.decode(
                     kinds[alive], bits[alive]

@@ -73,13 +73,13 @@ class UpdatePlan:
 
         Otherwise, records could stay in a loop of the old version forever.
         """
-        returning = frozenset(channel_name(channel) for channel in self.new.channels if channel.feedback)
+        back = frozenset(channel_name(channel) for channel in self.new.channels if channel.feedback)
         match self.strategy:
             case Strategy.HTI:
-                return self.movable | returning
+                return self.movable | back
             case Strategy.PVC:
-                return self.common | returning
-        return returning
+                return self.common | back
+        return back
 
     @property
     def text(self) -> str:

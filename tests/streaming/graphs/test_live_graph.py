@@ -410,8 +410,16 @@ def test_too_many_streams() -> None:
     ]  # fmt: skip
 
 
+def test_records_that_wait_show_nothing() -> None:
+    live = LiveGraph()
+    live.feed([record("1 +e e1 a b w=1"), record("2 +v c x=1")])
+    assert live.vertices.num_rows == live.edges.num_rows == live.graph().num_vertices == 0
+    with pytest.raises(InputError, match="weight = 'w': no edge has such an attribute"):
+        live.graph(weight="w")
+
+
 def test_too_many_attributes() -> None:
-    """Breaks when a client can use memory for as many names as it likes; to remove unknown ones costs nothing."""
+    """Breaks when the memory for names has no bound, or a name that is only removed takes some."""
     live = LiveGraph(lateness=0, attributes=2)
     live.feed([{"t": n, "op": "-av", "id": "a", "names": [f"n{n}"]} for n in range(9)])
     live.feed([{"t": 10 + n, "op": "+v", "id": n, "attrs": {f"n{n}": n}} for n in range(4)])
