@@ -200,7 +200,7 @@ def test_two_stages(events: Any, tmp_path: Path, seeds: range, event: str) -> No
     "seeds", [range(3), pytest.param(range(3, 60), marks=(pytest.mark.slow, pytest.mark.timeout(1800)))]
 )
 def test_positions_move_when_the_sources_have_ended(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
-    """Breaks when a worker is finished before the windows that end with the move, and files of the other, are saved."""
+    """Breaks when windows that end while their positions move are missing, or written twice."""
     source, rows = events
     expected: dict[tuple[str, int], int] = defaultdict(int)
     for row in rows:
