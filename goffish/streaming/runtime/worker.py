@@ -627,9 +627,14 @@ class Worker:
     @property
     def finished(self) -> bool:
         """Whether all sources have ended or are to stop, and everything is processed, confirmed and published here."""
-        ended = self.stopping or all(
-            mark.newest >= 0 and all(reached == LAST for reached in mark.marks.values())
-            for mark in self._marks.values()
+        reached = (
+            one.pipeline.instances[name].watermark
+            for one in self._versions.values() for name, channels in one.plan.receivers.items() if channels
+        )  # fmt: skip
+        ended = self.stopping or (
+            all(mark.newest >= 0 and set(mark.marks.values()) <= {LAST} for mark in self._marks.values())
+            # Operators get the last watermark only when all workers have processed what came with a move.
+            and all(watermark == LAST for watermark in reached)
         )
         return ended and self._settled
 

@@ -65,6 +65,8 @@ class Cluster:
         topology = divided(flow.check(), () if isinstance(workers, int) else workers)
         self.plan, self.delivery = Plan(topology), delivery
         self.loops_empty, self._received = False, dict[str, dict[int, float]]()
+        self._reports: dict[int, tuple[int, str]] = {}  # of workers: the view, and the state
+        self._sent = 0  # commands that have not arrived
         numbers = itertools.count()
         self.staff = {stage: [next(numbers) for _ in range(size)] for stage, size in sizes.items()}
         workers = sum(sizes.values())
@@ -127,6 +129,7 @@ class Cluster:
             for number, worker in self.workers.items() if number not in self.dead
         }  # fmt: skip
         for number, command in self.rollout.advance(reports, self.registry.read().nodes.tolist(), self.now):
+            self._sent += 1
             self._at(self.now + self.random.uniform(0, 0.03), partial(self._obey, number, self.rollout, command))
         if not self.rollout.ending:
             self._at(self.now + 0.02, self._advance)
@@ -135,6 +138,8 @@ class Cluster:
             self.origins |= dict.fromkeys(self.rollout.plan.own_state, self.version)
 
     def _obey(self, number: int, rollout: Rollout, command: dict[str, Any]) -> None:
+        self._sent -= 1
+        self._reports.pop(number, None)
         if number in self.dead:
             return
         worker = self.workers[number]
@@ -176,21 +181,25 @@ class Cluster:
         """Workers on the ring that live."""
         return [self.workers[n] for n in self.registry.read().nodes.tolist() if n not in self.dead]
 
-    def finish(self, limit: float = 60.0) -> None:
+    def finish(self, limit: float = 60.0, step: float = 0.1) -> None:
         """Run until all workers have finished."""
         end = self.now + limit
         while not self._all("finished"):
             assert self.now < end, "the flow does not finish"
-            self.run(self.now + 0.1)
+            self.run(self.now + step)
             if self.plan.loops and not self.loops_empty and self._all("quiet"):
                 self.loops_empty = True
                 for worker in self.alive:
                     worker.end_loops(self.now)
 
     def _all(self, state: str) -> bool:
-        """Whether all workers are in a state; with loops, since the last call."""
-        alive, before = self.alive, self._received.get(state)
-        reached = len(alive) == len(self.registry.read().members) and all(getattr(one, state) for one in alive)
+        """Whether all workers report a state with the same ring; with loops, since the last call."""
+        if self._sent or not (self.rollout is None or self.rollout.ending):
+            return False
+        alive, before, epoch = self.alive, self._received.get(state), self.registry.read().epoch
+        reached = len(alive) == len(self.registry.read().members) and all(
+            self._reports.get(one.number) in ((epoch, state), (epoch, "finished")) for one in alive
+        )
         received = {one.number: sum(counts.received for counts in one.counts.values()) for one in alive}
         self._received[state] = received if reached else {}
         return reached and (not self.plan.loops or received == before)
@@ -200,6 +209,8 @@ class Cluster:
             return
         worker = self.workers[number]
         worker.tick(self.now)
+        state = "finished" if worker.finished else "quiet" if worker.quiet else ""
+        self._reports[number] = worker.node.view.epoch, state
         worker.read(self.random.randrange(1, self.limit + 1) if self.varies else self.limit, self.now)
         for _ in range(self.random.randrange(6)):
             worker.work(self.now, self.random.choice((None, 1, 3)))

@@ -195,31 +195,34 @@ def test_two_stages(events: Any, tmp_path: Path, seeds: range, event: str) -> No
         assert len(lines) == len(expected)
 
 
-@pytest.mark.parametrize("event", ["move", "kill"])
+@pytest.mark.parametrize("event", ["move", "leave", "kill"])
 @pytest.mark.parametrize(
     "seeds", [range(3), pytest.param(range(3, 60), marks=(pytest.mark.slow, pytest.mark.timeout(1800)))]
 )
 def test_positions_move_when_the_sources_have_ended(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
-    """Breaks when windows that end while their positions move are missing, or written twice."""
+    """Breaks when workers finish before windows that end while their positions move, or write them twice."""
     source, rows = events
-    expected: dict[tuple[str, int], int] = defaultdict(int)
+    expected: dict[tuple[int, int], int] = defaultdict(int)
     for row in rows:
-        expected[row["user"], int(row["at"] // 5 * 5)] += row["n"]
+        expected[int(row["user"][1:]) % 3, int(row["at"] // 10 * 10)] += row["n"]
     for seed in seeds:
         flow = gf.stream.Flow("test")
-        windows(flow, source, tmp_path / str(seed))
-        cluster = Cluster(flow, 3, seed=seed, limit=40, checkpoint_s=1.0)
+        two_stages(flow, source, tmp_path / str(seed))
+        workers = 2 if event == "leave" else 3
+        cluster = Cluster(flow, workers, replication=seed % 2, seed=seed, limit=40)
         while any(worker.reading for worker in cluster.alive):
             cluster.run(cluster.now + 0.01)
         cluster.run(cluster.now + 0.3 * cluster.random.random())
-        if event == "kill":
+        if event == "kill" and seed % 2:
             cluster.kill(1)
+        elif event == "leave":
+            assert cluster.workers[1].node.give(0, cluster.now, leaves=True)
         else:
             cluster.add(9)
             cluster.workers[1].node.give(9, cluster.now, leaves=True)
-        cluster.finish()
+        cluster.finish(step=0.001)
         lines = written(tmp_path / str(seed))
-        assert {(row["user"], seconds(row["window_start"])): row["n"] for row in lines} == expected
+        assert {(row["group"], seconds(row["window_start"])): row["n"] for row in lines} == expected
         assert len(lines) == len(expected)
 
 
