@@ -1,0 +1,1 @@
+"""CGQL, the language of continuous queries of live graphs."""
