@@ -169,7 +169,8 @@ def test_topics_that_are_registered() -> None:
 PIECES = [
     "DETECT", "AND", "Match", "(", ")", "{", "}", "[", "]", ",", ";", ":", "edge", "vertex", "source", "a", "T.*", "=",
     "<", "!=", "5", "-2.5", "'x'", "20h", "$p", "WHERE", "SUCCEEDS", "OF", "WITHIN", "AS", "EMIT", "EVERY", "FROM",
-    "TO", "NOT", "OR", "IN", "has", "--", "-[", "]->", "<-[", "#", "\n", "`b c`", "Reach", "Cluster", "sum", "node.x", "WITH",
+    "TO", "NOT", "OR", "IN", "has", "--", "-[", "]->", "<-[", "#", "\n", "`b c`", "Reach", "Cluster", "sum", "node.x",
+    "WITH",
 ]  # fmt: skip
 
 
