@@ -341,10 +341,10 @@ class Reference:
             clusters = {topic: one.clusters for topic, one in (self.gone | self.jobs).items()}
             view = View(self.graph, job.query, time if initial is None else self.now, clusters)
             found = sorted(self.step(job, view, clusters, time), key=lambda one: (RANKS[one.status], order(one.key)))
+            if initial is not None:
+                found = [one._replace(initial=True) for one in found] if job.shows_initial else []
             for event in found:
-                self.filtered(
-                    job, event._replace(initial=initial is not None, released=self.now if job.every else time)
-                )
+                self.filtered(job, event._replace(released=self.now if job.every else time))
             job.held = [one for one in job.held if one.t + self.horizon(job) > time]
 
     def in_order(self, jobs: list[Job]) -> list[Job]:
