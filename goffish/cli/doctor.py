@@ -18,7 +18,7 @@ from goffish.extras import EXTRAS
 from goffish.version import __version__
 
 #: Required packages.
-_CORE = ("cloudpickle", "numba", "numpy", "pyarrow", "pydantic", "pymetis", "rich", "typer", "fsspec")
+_CORE = ("cloudpickle", "lark", "numba", "numpy", "pyarrow", "pydantic", "pymetis", "rich", "typer", "fsspec")
 #: External programs: the feature that uses each, and how to install it.
 _PROGRAMS = {
     "java": ("the Spark engine", "install Java 17 or newer, or set JAVA_HOME"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +14,35 @@ from goffish.errors import InputError
 from goffish.streaming.batches import event_times, moments
 from goffish.streaming.graphs.updates import BOOLEAN, FLOAT, INTEGER, LIST, NONE, TEXT, TIME
 from goffish.streaming.hashing import distinct_key
-from goffish.streaming.key_table import KeyTable
+from goffish.streaming.key_table import KeyTable, longer
 
 Kinds = NDArray[np.int8]
 Bits = NDArray[np.int64]
 _ACCEPTED = "accepted are integers up to 64 bits, finite floats, booleans, texts, timestamps, and lists of one of these"
 
 
+class Lists(NamedTuple):
+    """Elements of all lists, one list after the other."""
+
+    firsts: NDArray[np.int64]
+    kinds: Kinds
+    bits: Bits
+    floats: NDArray[np.float64]
+
+
 class Values:
-    """Encodes and decodes values; equal texts and lists have equal numbers."""
+    """Encodes and decodes values; equal texts and lists have equal numbers.
+
+    Attributes
+    ----------
+    texts : KeyTable
+    """
 
     def __init__(self) -> None:
-        self._texts = KeyTable()
+        self.texts = KeyTable()
         self._lists: dict[Any, int] = {}
         self._of_lists: list[list[Any]] = []
+        self._firsts, self._kinds, self._bits = np.zeros(16, np.int64), np.zeros(64, np.int8), np.zeros(64, np.int64)
 
     def encode(self, column: pa.Array | Sequence[Any]) -> tuple[Kinds, Bits]:
         """Return kinds and bits of a column, with `NONE` where a value is missing.
@@ -63,7 +78,7 @@ class Values:
         if pa.types.is_boolean(column.type):
             return BOOLEAN, column.cast(pa.int64()).to_numpy()
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return TEXT, self._texts.slots(column)
+            return TEXT, self.texts.slots(column)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             return TIME, event_times(column)
         return self._encode_objects(column.to_pylist())
@@ -85,7 +100,7 @@ class Values:
             return FLOAT, int(self._encode_known(pa.array([float(value)]))[1][0])
         if isinstance(value, str):
             value.encode()  # raises for half of a surrogate pair
-            return TEXT, int(self._texts.slots([value])[0])
+            return TEXT, int(self.texts.slots([value])[0])
         if isinstance(value, datetime.datetime):
             return TIME, int(event_times([value])[0])
         if isinstance(value, list | tuple):
@@ -99,7 +114,20 @@ class Values:
         number = self._lists.setdefault(key, len(self._lists))
         if number == len(self._of_lists):
             self._of_lists.append(values)
+            kinds, bits = zip(*map(self.encode_one, values), strict=True)
+            begin = int(self._firsts[number])
+            end = begin + len(values)
+            if number + 2 > len(self._firsts):
+                self._firsts = longer(self._firsts, number + 1, 2 * number + 2)
+            if end > len(self._bits):
+                self._kinds, self._bits = (longer(one, begin, 2 * end) for one in (self._kinds, self._bits))
+            self._kinds[begin:end], self._bits[begin:end], self._firsts[number + 1] = kinds, bits, end
         return number
+
+    @property
+    def lists(self) -> Lists:
+        """Elements of lists, for compiled code."""
+        return Lists(self._firsts, self._kinds, self._bits, self._bits.view(np.float64))
 
     def decode(self, kinds: Kinds, bits: Bits) -> pa.Array | list[Any]:
         """Return the values: an Arrow array where all are of one kind, or else a list."""
@@ -123,7 +151,7 @@ class Values:
             INTEGER: lambda: pa.array(bits),
             FLOAT: lambda: pa.array(bits.view(np.float64)),
             BOOLEAN: lambda: pa.array(bits.astype(np.bool_)),
-            TEXT: lambda: self._texts.keys(bits),
+            TEXT: lambda: self.texts.keys(bits),
             TIME: lambda: pa.array(moments(bits), pa.timestamp("us", "UTC")),
             LIST: lambda: pa.array([self._of_lists[number] for number in bits.tolist()]),
         }

@@ -6,6 +6,15 @@ import numpy as np
 
 from goffish.kernels.compile import kernel
 from goffish.streaming.batches import LAST
+from goffish.streaming.graphs.predicate_kernels import (
+    ID,
+    follow_edge,
+    follow_vertex,
+    less,
+    lose_edge,
+    lose_vertex,
+    renew_edge,
+)
 from goffish.streaming.graphs.updates import (
     ADD_EDGE,
     ADD_VERTEX,
@@ -82,28 +91,13 @@ def watermarks(times, streams, states, latest, active, lateness, watermark):
 
 
 @kernel
-def _less(kinds, numbers, bounds, stored, a, b):
-    """Whether the key of a slot comes first: numbers by value, then texts by code point."""
-    if kinds[a] != kinds[b]:
-        return kinds[a] < kinds[b]
-    if kinds[a] == 0:
-        return numbers[a] < numbers[b]
-    first, second = bounds[2 * a], bounds[2 * b]
-    one, other = bounds[2 * a + 1] - first, bounds[2 * b + 1] - second
-    for i in range(min(one, other)):
-        if stored[first + i] != stored[second + i]:
-            return stored[first + i] < stored[second + i]
-    return one < other
-
-
-@kernel
 def _sift(keys, slots, root, size):
     """Restore the heap below a root: no slot comes before one of its parents'."""
     while 2 * root + 1 < size:
         child = 2 * root + 1
-        if child + 1 < size and _less(*keys, slots[child], slots[child + 1]):
+        if child + 1 < size and less(*keys, slots[child], slots[child + 1]):
             child += 1
-        if not _less(*keys, slots[root], slots[child]):
+        if not less(*keys, slots[root], slots[child]):
             return
         slots[root], slots[child] = slots[child], slots[root]
         root = child
@@ -129,7 +123,7 @@ def _logarithm(space):
 
 
 @kernel
-def _link(adjacency, vertex, edge):
+def link(adjacency, vertex, edge):
     """Add an edge to a vertex; the pool has space for a larger block."""
     size, space = adjacency.sizes[vertex], adjacency.spaces[vertex]
     if size == space:
@@ -154,7 +148,7 @@ def _link(adjacency, vertex, edge):
 
 
 @kernel
-def _unlink(adjacency, vertex, edge):
+def unlink(adjacency, vertex, edge):
     """Remove an edge from a vertex; the last one takes its place."""
     start, last = adjacency.starts[vertex], adjacency.sizes[vertex] - 1
     other = adjacency.pool[start + last]
@@ -188,8 +182,8 @@ def _add_vertex(vertices, vertex, changes, at, record):
 def _remove_edge(graph, edge, changes, at, record):
     source, target = graph.edges.sources[edge], graph.edges.targets[edge]
     graph.edges.alive[edge] = False
-    _unlink(graph.outgoing, source, edge)
-    _unlink(graph.incoming, target, edge)
+    unlink(graph.outgoing, source, edge)
+    unlink(graph.incoming, target, edge)
     graph.of_edges.kinds[:, edge] = NONE
     return _write(changes, at, record, REMOVE_EDGE, edge, -1, NONE, source, NONE, target)
 
@@ -229,48 +223,108 @@ def _set(attributes, op, element, records, update, changes, at, record):
 
 
 @kernel
-def apply_updates(graph, records, of_updates, keys, begin, changes, at, counts):
-    """Apply updates from `begin` on; return the first one for which there is no space, and the number of changes.
+def _apply(graph, records, keys, update, record, changes, at, counts):
+    """Apply an update; return the number of changes."""
+    op, element = records.ops[update], records.elements[update]
+    if op == ADD_EDGE:
+        source, target = records.sources[update], records.targets[update]
+        edges = graph.edges
+        if edges.alive[element] and (edges.sources[element] != source or edges.targets[element] != target):
+            counts[CONFLICT] += 1
+            return at
+        at = _add_vertex(graph.vertices, source, changes, at, record)
+        at = _add_vertex(graph.vertices, target, changes, at, record)
+        if not edges.alive[element]:
+            edges.sources[element], edges.targets[element], edges.alive[element] = source, target, True
+            link(graph.outgoing, source, element)
+            link(graph.incoming, target, element)
+            at = _write(changes, at, record, ADD_EDGE, element, -1, NONE, source, NONE, target)
+        edges.seen[element] = records.times[record]
+        return _set(graph.of_edges, SET_EDGE, element, records, update, changes, at, record)
+    if op in (ADD_VERTEX, SET_VERTEX):
+        at = _add_vertex(graph.vertices, element, changes, at, record)
+        return _set(graph.of_vertices, SET_VERTEX, element, records, update, changes, at, record)
+    if op == HEARTBEAT:
+        return at
+    if not (graph.vertices[element] if op in (REMOVE_VERTEX, UNSET_VERTEX) else graph.edges.alive[element]):
+        counts[UNKNOWN] += 1
+        return at
+    if op == REMOVE_EDGE:
+        return _remove_edge(graph, element, changes, at, record)
+    if op == REMOVE_VERTEX:
+        return _remove_vertex(graph, keys, element, changes, at, record)
+    attributes = graph.of_vertices if op == UNSET_VERTEX else graph.of_edges
+    return _set(attributes, op, element, records, update, changes, at, record)
 
-    `of_updates` has the record of each update, and `keys` the keys of edges as of `sort_by_key`.
-    """
-    for update in range(begin, records.ops.size):
-        op, element, record = records.ops[update], records.elements[update], of_updates[update]
-        most = 3 + records.first_values[update + 1] - records.first_values[update]
-        if op == REMOVE_VERTEX:
-            most += graph.outgoing.sizes[element] + graph.incoming.sizes[element]
-        if at + most > changes.ops.size:
-            return update, at
-        if op == ADD_EDGE:
-            source, target = records.sources[update], records.targets[update]
-            if not (_fits(graph.outgoing, source) and _fits(graph.incoming, target)):
-                return update, at
-            edges = graph.edges
-            if edges.alive[element] and (edges.sources[element] != source or edges.targets[element] != target):
-                counts[CONFLICT] += 1
-                continue
-            at = _add_vertex(graph.vertices, source, changes, at, record)
-            at = _add_vertex(graph.vertices, target, changes, at, record)
-            if not edges.alive[element]:
-                edges.sources[element], edges.targets[element], edges.alive[element] = source, target, True
-                _link(graph.outgoing, source, element)
-                _link(graph.incoming, target, element)
-                at = _write(changes, at, record, ADD_EDGE, element, -1, NONE, source, NONE, target)
-            edges.seen[element] = records.times[record]
-            at = _set(graph.of_edges, SET_EDGE, element, records, update, changes, at, record)
-        elif op in (ADD_VERTEX, SET_VERTEX):
-            at = _add_vertex(graph.vertices, element, changes, at, record)
-            at = _set(graph.of_vertices, SET_VERTEX, element, records, update, changes, at, record)
-        elif op == HEARTBEAT:
-            continue
-        elif not (graph.vertices[element] if op in (REMOVE_VERTEX, UNSET_VERTEX) else graph.edges.alive[element]):
-            counts[UNKNOWN] += 1
-        elif op == REMOVE_EDGE:
-            at = _remove_edge(graph, element, changes, at, record)
+
+@kernel
+def _follow(graph, watches, changes, begin, end, flips, at):
+    """Evaluate the predicates that some changes concern."""
+    for i in range(begin, end):
+        op, element, record = changes.ops[i], changes.elements[i], changes.records[i]
+        if op == ADD_VERTEX:
+            at = follow_vertex(graph, watches, element, ID - 1, record, flips, at)
+        elif op == ADD_EDGE:
+            at = follow_edge(graph, watches, element, ID - 1, record, flips, at)
         elif op == REMOVE_VERTEX:
-            at = _remove_vertex(graph, keys, element, changes, at, record)
-        elif op == UNSET_VERTEX:
-            at = _set(graph.of_vertices, op, element, records, update, changes, at, record)
+            at = lose_vertex(graph, watches, element, record, flips, at)
+        elif op == REMOVE_EDGE:
+            at = lose_edge(watches, element, changes.bits[i], changes.old_bits[i], record, flips, at)
+        elif op in (SET_VERTEX, UNSET_VERTEX):
+            at = follow_vertex(graph, watches, element, changes.names[i], record, flips, at)
         else:
-            at = _set(graph.of_edges, op, element, records, update, changes, at, record)
-    return records.ops.size, at
+            at = follow_edge(graph, watches, element, changes.names[i], record, flips, at)
+    return at
+
+
+@kernel
+def most_changes(graph, records, update):
+    """Return how many changes an update can make, and how many edges it can concern."""
+    most, edges = 3 + records.first_values[update + 1] - records.first_values[update], 1
+    if records.ops[update] in (REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX, ADD_VERTEX):
+        vertex = records.elements[update]
+        edges = graph.outgoing.sizes[vertex] + graph.incoming.sizes[vertex]
+        if records.ops[update] == REMOVE_VERTEX:
+            most += edges
+    return most, edges
+
+
+@kernel
+def apply_updates(graph, records, of_updates, keys, watches, begin, out, used, counts):
+    """Apply updates from `begin` on; return the first one for which there is no space.
+
+    `of_updates` has the record of each update, `keys` the keys of edges as of `sort_by_key`, `out` the changes and the
+    flips of predicates, and `used` how many there are of both.
+    """
+    changes, flips = out
+    predicates = watches.vertices.ends.size + watches.edges.ends.size
+    for update in range(begin, records.ops.size):
+        op, record = records.ops[update], of_updates[update]
+        most, edges = most_changes(graph, records, update)
+        if used[0] + most > changes.ops.size or used[1] + (most + edges) * predicates > flips.states.size:
+            return update
+        if op == ADD_EDGE and not (
+            _fits(graph.outgoing, records.sources[update]) and _fits(graph.incoming, records.targets[update])
+        ):
+            return update
+        at = used[0]
+        used[0] = _apply(graph, records, keys, update, record, changes, at, counts)
+        if predicates:
+            used[1] = _follow(graph, watches, changes, at, used[0], flips, used[1])
+            edge = records.elements[update]
+            if op == ADD_EDGE and graph.edges.seen[edge] == records.times[record]:
+                used[1] = renew_edge(graph, watches, edge, record, flips, used[1])
+    return records.ops.size
+
+
+@kernel
+def follow_all(graph, watches, flips):
+    """Evaluate all predicates for all elements; `flips` has space for one of each predicate and element."""
+    at = 0
+    for vertex in range(graph.vertices.size):
+        if graph.vertices[vertex]:
+            at = follow_vertex(graph, watches, vertex, ID - 1, 0, flips, at)
+    for edge in range(graph.edges.alive.size):
+        if graph.edges.alive[edge]:
+            at = follow_edge(graph, watches, edge, ID - 1, 0, flips, at)
+    return at

@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from goffish.errors import InputError
 from goffish.graph.graph import Graph, from_edges
 from goffish.streaming.batches import FIRST, LAST, moments
+from goffish.streaming.graphs.predicates import Flips
+from goffish.streaming.graphs.queries import Queries, Query
 from goffish.streaming.graphs.records import Encoder, Records
 from goffish.streaming.graphs.sequencer import Sequencer
 from goffish.streaming.graphs.state import State
@@ -45,6 +47,8 @@ class LiveGraph:
         arrive twice.
     streams, attributes : int
         Largest numbers of streams, and of names of attributes: each name takes 9 bytes for each vertex and edge.
+    events : int
+        How many events of each query are kept.
     on_error : callable, optional
         Takes each record that is not applied because it is late or not accepted, and the reason. Otherwise, the last
         1,000 are kept in `errors`.
@@ -77,14 +81,17 @@ class LiveGraph:
 
     def __init__(
         self, *, lateness: Duration = 5.0, idle: Duration = 60.0, window: int = 1_000_000, streams: int = 1024,
-        attributes: int = 256, on_error: Callable[[Any, str], None] | None = None,
+        attributes: int = 256, events: int = 100_000, on_error: Callable[[Any, str], None] | None = None,
     ) -> None:  # fmt: skip
-        if min(window, streams, attributes) < 1:
-            raise InputError(f"window = {window}, streams = {streams}, attributes = {attributes}: must be at least 1")
+        for name, value in (("window", window), ("streams", streams), ("attributes", attributes), ("events", events)):
+            if value < 1:
+                raise InputError(f"{name} = {value}: must be at least 1")
         idle_s = microseconds(idle, "idle") / 1e6
         self._sequencer = Sequencer(microseconds(lateness, "lateness", zero=True), idle_s, -(-window // 64) * 64)
         self._encoder = Encoder(streams, attributes)
         self._state = State(self._encoder)
+        self._last = FIRST
+        self._queries = Queries(self._state, self._encoder, events)
         self._counts = dict.fromkeys(("accepted", "applied", "duplicate", "late", "rejected"), 0)
         self.errors: deque[tuple[Any, str]] = deque(maxlen=_ERRORS)
         self._on_error = on_error or (lambda record, error: self.errors.append((record, error)))
@@ -137,13 +144,131 @@ class LiveGraph:
 
     def end(self) -> None:
         """Apply all records that wait, as no more will come. Later records are late."""
-        if (rest := self._sequencer.end(list(self._encoder.streams))) is not None:
-            self._apply(rest)
+        self._apply(self._sequencer.end(list(self._encoder.streams)))
 
     def _apply(self, records: Records) -> None:
+        flips = Flips.empty(0)
         if len(records):
-            self._state.apply(records)
-            self._counts["applied"] += len(records)
+            _, flips = self._state.apply(records)
+            self._last = int(records.times[-1])
+        first = self._counts["applied"]
+        self._counts["applied"] += len(records)
+        self._queries.step(flips, records.times, first + 1, self._sequencer.watermark)
+
+    def submit(
+        self, text: str, parameters: Mapping[str, Any] | None = None, *,
+        on_events: Callable[[str, pa.Table], None] | None = None,
+    ) -> list[str]:  # fmt: skip
+        """Register continuous queries.
+
+        Parameters
+        ----------
+        text : str
+            In CGQL: statements ``DETECT`` and ``CANCEL``, separated by semicolons. All are registered, or none.
+        parameters : mapping, optional
+            Values of words and of ``$name`` in the text: numbers, texts, true and false.
+        on_events : callable, optional
+            Called with a topic and a table of new events, while records are fed.
+
+        Returns
+        -------
+        list of str
+            The topics: names after ``AS``, or ``q1``, ``q2`` and so on.
+
+        Raises
+        ------
+        CgqlError
+            The text is not accepted; names the line and the column.
+
+        Notes
+        -----
+        A query sees the vertices and edges that satisfy ``WHERE node:{…}`` and ``WHERE edge:{…}``, and with
+        ``WINDOW d`` only edges that were seen within the time d. Answers are compared after every record, or with
+        ``EMIT EVERY d`` when the event time is a multiple of d. Each answer that is new, or is none any more, is an
+        event. Folded, all events of a topic give its answers.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> live = gf.stream.LiveGraph(lateness=0)
+        >>> live.submit("DETECT Reach(source:{name = Ann}, sink:{kind = host}) AS paths")
+        ['paths']
+        >>> _ = live.feed([
+        ...     {"t": 1, "op": "+v", "id": "a", "attrs": {"name": "Ann"}},
+        ...     {"t": 2, "op": "+v", "id": "h", "attrs": {"kind": "host"}},
+        ...     {"t": 3, "op": "+e", "src": "a", "dst": "b"},
+        ...     {"t": 4, "op": "+e", "src": "b", "dst": "h"},
+        ... ])
+        >>> live.events("paths").select(["status", "source", "sink", "hops"]).to_pylist()
+        [{'status': 'REACHABLE', 'source': 'a', 'sink': 'h', 'hops': 2}]
+        """
+        return self._queries.submit(text, parameters or {}, on_events, self._now)
+
+    def cancel(self, topic: str) -> None:
+        """End a query; its events remain.
+
+        Parameters
+        ----------
+        topic : str
+
+        Raises
+        ------
+        InputError
+            No such query runs.
+        """
+        self._queries.cancel(topic, self._now)
+
+    def events(self, topic: str, after: int = 0) -> pa.Table:
+        """Return the events of a query.
+
+        Parameters
+        ----------
+        topic : str
+        after : int
+            Number of the first event to be returned.
+
+        Returns
+        -------
+        pyarrow.Table
+            In order: ``offset``, ``time``, ``status``, the columns of the key and of the value, ``initial`` for
+            answers that were there when the query began, the ``reason`` of ``CLOSED``, and ``event_id``.
+
+        Raises
+        ------
+        InputError
+            There is no such topic, or the events are not kept any more.
+        """
+        return self._query(topic).topic.events(after)
+
+    def answers(self, topic: str) -> pa.Table:
+        """Return the current answers of a query.
+
+        Parameters
+        ----------
+        topic : str
+
+        Returns
+        -------
+        pyarrow.Table
+            The columns of the key, in whose order the rows are, and of the value.
+
+        Raises
+        ------
+        InputError
+            There is no such topic.
+        """
+        return self._query(topic).answers()
+
+    def _query(self, topic: str) -> Query:
+        if topic not in self._queries.all:
+            raise InputError(f"topic {topic}: unknown; choose from {', '.join(self._queries.all) or 'none'}")
+        return self._queries.all[topic]
+
+    @property
+    def _now(self) -> int:
+        """Time up to which all records are applied; that of the last one after `end`."""
+        reached = self._sequencer.watermark
+        return self._last if reached == LAST else reached
 
     @property
     def time(self) -> datetime | None:

@@ -70,6 +70,14 @@ class Records(NamedTuple):
     def __len__(self) -> int:
         return len(self.times)
 
+    @classmethod
+    def empty(cls) -> Records:
+        """Return no records."""
+        nothing, first, small = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int8)
+        return cls(
+            nothing, nothing, nothing, first, small, nothing, nothing, nothing, first, nothing, small, nothing
+        )  # fmt: skip
+
     def take(self, chosen: NDArray[np.intp]) -> Records:
         """Return some of the records, in this order."""
         firsts, rows = expanded(self.firsts, chosen)
@@ -131,8 +139,14 @@ class Encoder:
             raise InputError(f"stream {name!r:.60}: accepted are at most {self._most_streams:,} streams")
         return self.streams.setdefault(name, len(self.streams))
 
-    def _name(self, name: str) -> int:
-        """Return the number of the name of an attribute."""
+    def name(self, name: str) -> int:
+        """Return the number of the name of an attribute.
+
+        Raises
+        ------
+        InputError
+            There are too many.
+        """
         if name not in self.names and len(self.names) >= self._most_names:
             raise InputError(f"attribute {name!r:.60}: accepted are at most {self._most_names:,} names")
         return self.names.setdefault(name, len(self.names))
@@ -194,7 +208,7 @@ class Encoder:
         if op in (UNSET_VERTEX, UNSET_EDGE):
             given = [(self.names[name], NONE, 0) for name, _ in sorted(attributes) if name in self.names]
         else:
-            given = [(self._name(name), *self.values.encode_one(value)) for name, value in sorted(attributes)]
+            given = [(self.name(name), *self.values.encode_one(value)) for name, value in sorted(attributes)]
         ends = [-1 if end is None else self._slot(self.vertices, end) for end in (src, dst)] if edge else [-1, -1]
         element = -1 if op == HEARTBEAT else self._slot(self.edges if edge else self.vertices, id)
         return (op, element, *ends), given
@@ -300,7 +314,7 @@ class Encoder:
                 raise InputError(f"column {name}: {error}") from None
             rows = np.flatnonzero((kinds != NONE) & sets)
             if len(rows):
-                parts.append((rows, np.full(len(rows), self._name(name)), kinds[rows], bits[rows]))
+                parts.append((rows, np.full(len(rows), self.name(name)), kinds[rows], bits[rows]))
         if "names" in columns and not pa.types.is_null(columns["names"].type):
             column = columns["names"]
             if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):

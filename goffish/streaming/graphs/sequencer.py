@@ -93,10 +93,10 @@ class Sequencer:
         waiting = kept if self._pending is None else self._pending + kept
         return Released(self._release(waiting, streams), *(np.flatnonzero(states == s) for s in (DUPLICATE, LATE)))
 
-    def end(self, streams: list[str]) -> Records | None:
+    def end(self, streams: list[str]) -> Records:
         """Return everything that waits."""
         self.watermark = LAST
-        return None if self._pending is None else self._release(self._pending, streams)
+        return Records.empty() if self._pending is None else self._release(self._pending, streams)
 
     def _duplicates(self, records: Records) -> NDArray[np.int8]:
         states = np.zeros(len(records), np.int8)

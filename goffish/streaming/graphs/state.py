@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from goffish.streaming.graphs import kernels
 from goffish.streaming.graphs.attributes import Bits, Kinds
+from goffish.streaming.graphs.predicates import Flips, Predicates, Tables, Watches
 from goffish.streaming.graphs.records import Encoder, Records
-from goffish.streaming.graphs.updates import ADD_EDGE, FLOAT, INTEGER, REMOVE_VERTEX
+from goffish.streaming.graphs.updates import ADD_EDGE, FLOAT, INTEGER
 from goffish.streaming.key_table import longer
 
 
@@ -50,10 +51,17 @@ class Adjacency(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """Values by name and element."""
+    """Values by name and element; `floats` are the bits as numbers."""
 
-    kinds: NDArray[np.int8]
-    bits: NDArray[np.int64]
+    kinds: Kinds
+    bits: Bits
+    floats: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, names: int, elements: int) -> Attributes:
+        """Return space for values."""
+        bits = np.zeros((names, elements), np.int64)
+        return cls(np.zeros((names, elements), np.int8), bits, bits.view(np.float64))
 
 
 #: Columns of changes that have eight bits.
@@ -116,6 +124,8 @@ class State:
     Attributes
     ----------
     graph : Graph
+    vertices, edges : Predicates
+        Those that are followed.
     unknown, conflicts : int
         Updates without effect: of elements that do not exist, and of ids of edges that have other ends.
     """
@@ -124,11 +134,13 @@ class State:
         self._encoder = encoder
         nothing = np.zeros(0, np.int64)
         edges = Edges(nothing.astype(np.int32), nothing.astype(np.int32), nothing, nothing.astype(np.bool_))
-        attributes = Attributes(np.zeros((0, 0), np.int8), np.zeros((0, 0), np.int64))
+        attributes = Attributes.empty(0, 0)
         self.graph = Graph(
-            nothing.astype(np.bool_), edges, _no_adjacency(), _no_adjacency(), attributes, attributes
+            nothing.astype(np.bool_), edges, no_adjacency(), no_adjacency(), attributes, attributes
         )  # fmt: skip
         self._counts = np.zeros(2, np.int64)
+        self.vertices, self.edges = Predicates(encoder, edges=False), Predicates(encoder, edges=True)
+        self._watched = self.vertices.watch(0), self.edges.watch(0)
 
     @property
     def unknown(self) -> int:
@@ -140,32 +152,56 @@ class State:
         """Updates of edges that have other ends."""
         return int(self._counts[kernels.CONFLICT])
 
-    def apply(self, records: Records) -> Changes:
+    def apply(self, records: Records) -> tuple[Changes, Flips]:
         """Apply records, and return what has changed."""
         self._fit()
         of_updates = np.repeat(np.arange(len(records)), np.diff(records.firsts))
-        keys = self._encoder.edges.columns
-        changes, done, at = Changes.empty(2 * len(of_updates) + len(records.names) + 16), 0, 0
-        while done < len(of_updates):
-            done, at = kernels.apply_updates(self.graph, records, of_updates, keys, done, changes, at, self._counts)
-            if done < len(of_updates):
-                changes = self._more_space(records, done, changes, at)
-        return changes.cut(at)
-
-    def _more_space(self, records: Records, update: int, changes: Changes, at: int) -> Changes:
-        """Make space for an update."""
-        graph, element = self.graph, records.elements[update]
-        if records.ops[update] == ADD_EDGE:
-            self.graph = graph = graph._replace(
-                outgoing=_pooled(graph.outgoing, int(records.sources[update])),
-                incoming=_pooled(graph.incoming, int(records.targets[update])),
+        keys, watches = self._encoder.edges.columns, self._watches
+        most = 2 * len(of_updates) + len(records.names) + 16
+        changes, flips = Changes.empty(most), Flips.empty(most if len(self.vertices) + len(self.edges) else 0)
+        done, used = 0, np.zeros(2, np.int64)
+        while True:
+            done = kernels.apply_updates(
+                self.graph, records, of_updates, keys, watches, done, (changes, flips), used, self._counts
             )
-        most = 3 + int(np.diff(records.first_values[update : update + 2])[0])
-        if records.ops[update] == REMOVE_VERTEX:
-            most += int(graph.outgoing.sizes[element]) + int(graph.incoming.sizes[element])
-        if at + most <= len(changes.ops):
-            return changes
-        return Changes._make(longer(column, at, 2 * len(column) + most) for column in changes)
+            if done == len(of_updates):
+                return changes.cut(used[0]), flips.take(slice(used[1]))
+            changes, flips = self._more_space(records, done, changes, flips, used)
+
+    def _more_space(
+        self, records: Records, update: int, changes: Changes, flips: Flips, used: NDArray[np.int64]
+    ) -> tuple[Changes, Flips]:
+        """Make space for an update."""
+        graph = self.graph
+        if records.ops[update] == ADD_EDGE:
+            self.graph = graph._replace(
+                outgoing=pooled(graph.outgoing, int(records.sources[update])),
+                incoming=pooled(graph.incoming, int(records.targets[update])),
+            )
+        most, edges = kernels.most_changes(graph, records, update)
+        if used[0] + most > len(changes.ops):
+            changes = Changes._make(longer(column, used[0], 2 * len(column) + most) for column in changes)
+        most = (most + edges) * (len(self.vertices) + len(self.edges))
+        if used[1] + most > len(flips.states):
+            flips = Flips._make(longer(column, used[1], 2 * len(column) + most) for column in flips)
+        return changes, flips
+
+    @property
+    def _watches(self) -> Watches:
+        encoder, longest = self._encoder, max(self.vertices.longest, self.edges.longest)
+        tables = Tables(
+            encoder.values.texts.columns, encoder.vertices.columns, encoder.edges.columns, encoder.values.lists
+        )
+        return Watches(*self._watched, tables, np.zeros(longest + 1, np.bool_))
+
+    def watch(self, vertices: Predicates, edges: Predicates) -> Flips:
+        """Follow predicates in place of those before, and return for which elements they hold now."""
+        self.vertices, self.edges = vertices, edges
+        self._watched = self.vertices.watch(0), self.edges.watch(0)
+        self._fit()
+        sizes = len(self.graph.vertices), len(self.graph.edges.alive)
+        flips = Flips.empty(len(self.vertices) * sizes[0] + len(self.edges) * sizes[1])
+        return flips.take(slice(kernels.follow_all(self.graph, self._watches, flips)))
 
     def _fit(self) -> None:
         """Make space for all labels and names."""
@@ -177,11 +213,15 @@ class State:
             self.graph = graph = graph._replace(
                 vertices=longer(graph.vertices, count, vertices),
                 edges=Edges._make(longer(column, len(column), edges) for column in graph.edges),
-                outgoing=_fitted(graph.outgoing, vertices, edges),
-                incoming=_fitted(graph.incoming, vertices, edges),
+                outgoing=fitted(graph.outgoing, vertices, edges),
+                incoming=fitted(graph.incoming, vertices, edges),
             )
         self.graph = graph._replace(
             of_vertices=_widened(graph.of_vertices, names, vertices), of_edges=_widened(graph.of_edges, names, edges)
+        )
+        sizes = len(self.graph.vertices), len(self.graph.edges.alive)
+        self._watched = tuple(  # type: ignore[assignment]
+            one._replace(truth=_wide(one.truth, size)) for one, size in zip(self._watched, sizes, strict=True)
         )
 
     def table(self, *, edges: bool) -> pa.Table:
@@ -200,21 +240,22 @@ class State:
                 columns[name if name not in columns else f"attribute {name}"] = encoder.values.decode(
                     kinds[alive], bits[alive]
                 )
-        return pa.table({name: _column(values) for name, values in columns.items()})
+        return pa.table({name: arrow_column(values) for name, values in columns.items()})
 
     def numbers_of(self, name: str) -> NDArray[np.float64] | None:
         """Return a numeric attribute of all edges by slot, NaN where it is missing; None if no edge has it."""
         row = self._encoder.names.get(name)
         if row is None or row >= len(self.graph.of_edges.kinds):
             return None
-        kinds, bits = (column[row] for column in self.graph.of_edges)
+        kinds, bits = self.graph.of_edges.kinds[row], self.graph.of_edges.bits[row]
         found = np.full(len(kinds), np.nan)
         found[kinds == INTEGER] = bits[kinds == INTEGER]
         found[kinds == FLOAT] = bits[kinds == FLOAT].view(np.float64)
         return found
 
 
-def _column(values: Any) -> pa.Array:
+def arrow_column(values: Any) -> pa.Array:
+    """Return values as a column: as texts if they are of several kinds."""
     if isinstance(values, pa.Array):
         return values.cast(pa.string()) if pa.types.is_large_string(values.type) and values.nbytes < 1 << 31 else values
     try:
@@ -223,7 +264,7 @@ def _column(values: Any) -> pa.Array:
         return pa.array([None if one is None else str(one) for one in values])
 
 
-def _no_adjacency() -> Adjacency:
+def no_adjacency() -> Adjacency:
     nothing = np.zeros(0, np.int32)
     return Adjacency(
         nothing.astype(np.int64), nothing, nothing, nothing, np.zeros(1 << 10, np.int32),
@@ -231,7 +272,7 @@ def _no_adjacency() -> Adjacency:
     )  # fmt: skip
 
 
-def _fitted(adjacency: Adjacency, vertices: int, edges: int) -> Adjacency:
+def fitted(adjacency: Adjacency, vertices: int, edges: int) -> Adjacency:
     by_vertex = {n: longer(one, len(one), vertices) for n, one in adjacency._asdict().items() if n in _BY_VERTEX}
     return adjacency._replace(**by_vertex, places=longer(adjacency.places, len(adjacency.places), edges))
 
@@ -239,7 +280,7 @@ def _fitted(adjacency: Adjacency, vertices: int, edges: int) -> Adjacency:
 _BY_VERTEX = ("starts", "sizes", "spaces")
 
 
-def _pooled(adjacency: Adjacency, vertex: int) -> Adjacency:
+def pooled(adjacency: Adjacency, vertex: int) -> Adjacency:
     """Return an adjacency with space for a larger block of a vertex."""
     if adjacency.used[0] + max(kernels.LEAST_SPACE, 2 * adjacency.spaces[vertex]) <= len(adjacency.pool):
         return adjacency
@@ -252,6 +293,15 @@ def _widened(attributes: Attributes, names: int, elements: int) -> Attributes:
     if had[0] >= names and had[1] >= elements:
         return attributes
     shape = max(names, had[0]), max(elements, had[1])
-    kinds, bits = np.zeros(shape, np.int8), np.zeros(shape, np.int64)
-    kinds[: had[0], : had[1]], bits[: had[0], : had[1]] = attributes
-    return Attributes(kinds, bits)
+    found = Attributes.empty(*shape)
+    found.kinds[: had[0], : had[1]], found.bits[: had[0], : had[1]] = attributes.kinds, attributes.bits
+    return found
+
+
+def _wide(truth: NDArray[np.bool_], elements: int) -> NDArray[np.bool_]:
+    """Return space for more elements."""
+    if truth.shape[1] >= elements:
+        return truth
+    found = np.zeros((len(truth), elements), np.bool_)
+    found[:, : truth.shape[1]] = truth
+    return found

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -115,9 +116,10 @@ def attribute(element: dict[str, Any], reference: syntax.Reference) -> Any:
     return element.get(names[-1] if names[0] in ("node", "vertex", "edge") and len(names) > 1 else ".".join(names))
 
 
-def holds(part: Any, element: dict[str, Any], clusters: dict[str, dict[int, set[Any]]]) -> bool:
+def holds(given: Any, element: dict[str, Any], clusters: dict[str, dict[int, set[Any]]]) -> bool:
     """Whether a predicate holds for the attributes of an element, with its id among them."""
-    match part:
+    part: Any = given
+    match given:
         case syntax.Predicates() | syntax.All():
             return all(holds(one, element, clusters) for one in part.parts)
         case syntax.Any():
@@ -219,9 +221,8 @@ class Job:
 
     def __init__(self, checked: Checked, now: float) -> None:
         self.query, self.topic, self.after = checked.query, checked.topic, checked.after
-        self.arguments = {
-            one.name: one.value.value for one in self.query.arguments if isinstance(one, syntax.NamedValue)
-        }  # fmt: skip
+        given: Any = [one for one in self.query.arguments if isinstance(one, syntax.NamedValue)]
+        self.arguments: dict[str, Any] = {one.name: one.value.value for one in given}
         self.start, self.end = now, math.inf
         if isinstance(self.query.duration, syntax.For):
             self.end = now + self.query.duration.span.micros / 1e6
@@ -241,7 +242,8 @@ class Job:
         self.shows_initial = not any(str(one) == "initial = false" for one in self.query.options)
 
     def predicates(self, name: str) -> syntax.Predicates:
-        found = [one.predicates for one in self.query.arguments if getattr(one, "name", None) == name]
+        given: Any = self.query.arguments
+        found = [one.predicates for one in given if getattr(one, "name", None) == name]
         return found[0] if found else syntax.Predicates()
 
     def measures(self) -> list[Any]:
@@ -316,9 +318,14 @@ class Reference:
         return min(found)
 
     def expirations(self, job: Job) -> set[float]:
-        if job.query.window is None:
+        """Return when the edges that a query sees expire."""
+        if job.query.window is None or (job.query.pattern == "Match" and not self.of_edges(job)):
             return set()
-        return {self.graph.seen[id] + job.query.window.micros / 1e6 for id in self.graph.edges}
+        clusters = {topic: one.clusters for topic, one in (self.gone | self.jobs).items()}
+        view = View(self.graph, replace(job.query, window=None), self.now, clusters)
+        predicates = job.predicates("edge")
+        seen = [id for id, edge in view.edges.items() if holds(predicates, edge[2], clusters)]
+        return {self.graph.seen[id] + job.query.window.micros / 1e6 for id in seen}
 
     def tick(self, time: float, *, windowed: bool = False) -> None:
         self.now = self.last_tick = time
@@ -394,6 +401,10 @@ class Reference:
             return frozenset(found)
         return frozenset(key[:-1] if job.query.pattern == "Motif" else key if isinstance(key, tuple) else [key])
 
+    @staticmethod
+    def of_edges(job: Job) -> bool:
+        return any(getattr(one, "name", "") == "edge" for one in job.query.arguments)
+
     def answers_of(self, job: Job, view: View, clusters: Any) -> dict[Any, dict[str, Any]]:
         arguments, direction = job.arguments, job.arguments.get("direction")
         match job.query.pattern:
@@ -406,7 +417,7 @@ class Reference:
                     for v, hops in view.distances([c], direction or "both", arguments["hops"]).items() if hops
                 }  # fmt: skip
             case "Match":
-                edges = any(getattr(one, "name", "") == "edge" for one in job.query.arguments)
+                edges = self.of_edges(job)
                 elements = {id: e[2] for id, e in view.edges.items()} if edges else view.vertices
                 predicates = job.predicates("edge" if edges else "vertex")
                 return {id: {} for id, one in elements.items() if holds(predicates, one, clusters)}
@@ -464,7 +475,7 @@ class Reference:
             values = {str(one.left): view.measure(one.left, members) for one in measures}
             good = len(members) >= job.arguments.get("min_size", 2)
             good &= any(holds(job.predicates("contains"), view.vertices[v], clusters) for v in members)
-            if good and all(compares(values[str(one.left)], one.operator, one.right.value) for one in measures):  # type: ignore[union-attr]
+            if good and all(compares(values[str(one.left)], one.operator, one.right.value) for one in measures):
                 new.append((members, values))
         new.sort(key=lambda one: min(map(order, one[0])))
         pairs = sorted(
@@ -505,9 +516,9 @@ class Reference:
         for id in before.keys() - job.clusters.keys():
             if id in into:
                 target = ids[into[id]]
-                values = {"into": target, "members": job.clusters[target]}
+                merged = {"into": target, "members": job.clusters[target]}
                 job.merged.add(id)
-                yield Event(time, job.topic, "MERGED", id, values, vertices=frozenset(before[id]))
+                yield Event(time, job.topic, "MERGED", id, merged, vertices=frozenset(before[id]))
             else:
                 job.last[id] = before[id]
                 yield Event(time, job.topic, "DISAPPEARED", id, {}, vertices=frozenset(before[id]))
@@ -527,7 +538,7 @@ class Reference:
                 continue
             measures = job.measures()
             values = {str(one.left): view.measure(one.left, members) for one in measures}
-            true = all(compares(values[str(one.left)], one.operator, one.right.value) for one in measures)  # type: ignore[union-attr]
+            true = all(compares(values[str(one.left)], one.operator, one.right.value) for one in measures)
             if true and not held:
                 yield Event(time, job.topic, "EVOLVED", id, {"members": members} | values, vertices=frozenset(members))
             # After the first event of one that is no longer live, nothing more is published.

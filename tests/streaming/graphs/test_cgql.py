@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.checks import check
-from goffish.streaming.graphs.cgql.parser import CgqlError, parse
+from goffish.streaming.graphs.cgql.parser import parse
+from goffish.streaming.graphs.cgql.syntax import CgqlError
 
 ACCEPTED = [
     """DETECT Reach(source:{name = Bob, age = 33}, sink:{age < 30, lives_in = London}) FOR 20h

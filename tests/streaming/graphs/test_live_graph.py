@@ -44,7 +44,7 @@ PRIMITIVES = [
 
 def changes_of(encoder: Encoder, state: State, given: list[dict[str, Any]]) -> str:
     """Return the changes of records in the notation of the specification."""
-    found = state.apply(encoder.rows(given).records)
+    found, _ = state.apply(encoder.rows(given).records)
     texts = []
     for at, (op, element, name) in enumerate(zip(found.ops, found.elements, found.names, strict=True)):
         edge = OPS[op][1:] in ("e", "ae")

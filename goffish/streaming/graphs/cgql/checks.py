@@ -9,8 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from goffish.streaming.graphs.cgql import syntax
-from goffish.streaming.graphs.cgql.parser import CgqlError
-from goffish.streaming.graphs.cgql.syntax import Position
+from goffish.streaming.graphs.cgql.syntax import CgqlError, Position
 
 _DIRECTIONS = ("out", "in", "both")
 _CLUSTERS = ("Cluster", "Component")

@@ -12,9 +12,8 @@ from typing import Any
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
-from goffish.errors import InputError
 from goffish.streaming.graphs.cgql import syntax
-from goffish.streaming.graphs.cgql.syntax import Position, Predicate
+from goffish.streaming.graphs.cgql.syntax import CgqlError, Position, Predicate
 
 #: Characters of a text, and parts of it in each other.
 _LONGEST, _DEEPEST = 1 << 20, 100
@@ -25,20 +24,6 @@ _WORDS = {
     "OP": "a comparison", "TOPIC_STAR": "a topic with .*", "AND_DETECT": "AND DETECT", "$END": "the end",
 }  # fmt: skip
 _MICROS = {"ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6, "w": 604800 * 10**6}
-
-
-class CgqlError(InputError):
-    """A query is not accepted.
-
-    Attributes
-    ----------
-    line, column : int
-        Where, counted from 1.
-    """
-
-    def __init__(self, message: str, at: Position) -> None:
-        self.line, self.column = at
-        super().__init__(f"line {at[0]}, column {at[1]}: {message}")
 
 
 def parse(text: str) -> syntax.Script:

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from goffish.errors import InputError
+
 Position = tuple[int, int]
 #: Of what was not read from a text.
 NOWHERE: Position = (0, 0)
@@ -19,6 +21,20 @@ _KEYWORDS = frozenset({
     "ordered", "predates", "repeat", "sharing", "since", "succeeds", "to", "true", "update", "vertices", "where",
     "window", "with", "within",
 })  # fmt: skip
+
+
+class CgqlError(InputError):
+    """A query is not accepted.
+
+    Attributes
+    ----------
+    line, column : int
+        Where, counted from 1.
+    """
+
+    def __init__(self, message: str, at: Position) -> None:
+        self.line, self.column = at
+        super().__init__(f"line {at[0]}, column {at[1]}: {message}")
 
 
 def quoted(name: str) -> str:

@@ -1,0 +1,391 @@
+"""Continuous queries on a live graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.errors import InputError, JobError
+from goffish.streaming.batches import FIRST, LAST
+from goffish.streaming.graphs import pattern_kernels
+from goffish.streaming.graphs.cgql import syntax
+from goffish.streaming.graphs.cgql.checks import Checked, check
+from goffish.streaming.graphs.cgql.parser import parse
+from goffish.streaming.graphs.cgql.syntax import CgqlError
+from goffish.streaming.graphs.pattern_kernels import EDGE_ON
+from goffish.streaming.graphs.patterns import PATTERNS, Deltas, Found, Numbers, predicates_of
+from goffish.streaming.graphs.predicate_kernels import OFF, RENEWED
+from goffish.streaming.graphs.predicates import Flips, Predicates
+from goffish.streaming.graphs.records import Encoder
+from goffish.streaming.graphs.state import State
+from goffish.streaming.graphs.topics import Stamps, Topic
+from goffish.streaming.key_table import longer
+
+#: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
+_END, _EXPIRATION, _BEGINNING, _RECORD = 1, 2, 3, 4
+_Stamp = tuple[int, int, int]
+#: Takes the topic and its new events.
+Take = Callable[[str, pa.Table], None]
+
+
+class Batch(NamedTuple):
+    """What some records have changed, for all queries.
+
+    Attributes
+    ----------
+    flips : Flips
+        Ordered by predicate.
+    times : array
+        Of the records.
+    asn : int
+        Number of the first record.
+    until : int
+        Time up to which all records are applied.
+    places : array
+        Of the flips, in the order in which they happened.
+    """
+
+    flips: Flips
+    times: Numbers
+    asn: int
+    until: int
+    places: Numbers
+
+    @classmethod
+    def of(cls, flips: Flips, times: Numbers, asn: int, until: int) -> Batch:
+        """Order flips by predicate."""
+        places = np.argsort(flips.programs, kind="stable")
+        return cls(flips.take(places), times, asn, until, places)
+
+    def rows(self, program: int) -> slice:
+        """Return where the flips of a predicate are."""
+        return slice(*np.searchsorted(self.flips.programs, [program, program + 1]).tolist())
+
+
+class _Window(NamedTuple):
+    """Edges that were seen within a span."""
+
+    span: int
+    seen: Numbers
+    sources: Numbers
+    targets: Numbers
+    live: NDArray[np.bool_]
+
+
+class Query:
+    """A query that runs.
+
+    Parameters
+    ----------
+    checked : Checked
+    encoder : Encoder
+    most : int
+        Events that are kept.
+
+    Attributes
+    ----------
+    topic : Topic
+    begun : bool
+        Whether there was a first observation.
+    """
+
+    def __init__(self, checked: Checked, encoder: Encoder, most: int) -> None:
+        query = self._query = checked.query
+        _check_available(checked)
+        self._pattern = PATTERNS[query.pattern](query)
+        self.topic = Topic(checked.topic, self._pattern, encoder, most)
+        self._every = None if query.every is None else query.every.micros
+        nothing = np.zeros(0, np.int64)
+        self._window: _Window | None = None
+        if query.window is not None and self._pattern.sees_edges:
+            self._window = _Window(query.window.micros, nothing, nothing, nothing, nothing.astype(np.bool_))
+        self._timers: tuple[Numbers, Numbers, int] = nothing, nothing, 0
+        self._statuses = {
+            status for status in self._pattern.statuses
+            if all(
+                (status == one.right.value) == (one.operator == "=") for one in query.where
+                if isinstance(one, syntax.Comparison) and isinstance(one.right, syntax.Literal)
+            )
+        }  # fmt: skip
+        self._shows_initial = not any(str(one) == "initial = false" for one in query.options)
+        self._programs: list[tuple[int, int]] = []
+        self._observation = 0  # number of the one that goes on, with `every`
+        self._last: _Stamp = FIRST, 0, 0  # the last tick
+        self._end = LAST
+        self.begun = False
+
+    def bind(self, vertices: Predicates, edges: Predicates) -> None:
+        """Add the predicates of this query to those of all."""
+        query, pattern = self._query, self._pattern
+        nodes = predicates_of(query.where, "node", "vertex")
+        self._programs = [
+            (vertices.add([*predicates_of(query.arguments, role), *nodes]), EDGE_ON + 1 + 2 * number)
+            for number, role in enumerate(pattern.roles)
+        ]
+        if pattern.sees_edges:
+            parts = [*predicates_of(query.where, "edge"), *predicates_of(query.arguments, "edge")]
+            ends = vertices.add(nodes) if nodes else -1
+            self._programs.append((-1 - edges.add(parts, ends, renewed=self._window is not None), 0))
+
+    def begin(self, batch: Batch, time: int, state: State) -> pa.Table | None:
+        """Find the first answers at a time, from all that exists."""
+        self.begun = True
+        if isinstance(self._query.duration, syntax.For):
+            self._end = min(LAST, time + self._query.duration.span.micros)
+        deltas = self._see(batch, state)
+        deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, _BEGINNING, 0, False
+        self._last = time, _BEGINNING, 0
+        if self._every is not None:
+            self._observation = time // self._every
+        found = self._follow(deltas, state, ends=True)
+        return self._publish(found, [self._last], initial=True) if self._shows_initial else None
+
+    def step(self, batch: Batch, state: State) -> list[pa.Table]:
+        """Follow changes, and return the events."""
+        if ends := self._end <= batch.until:
+            batch = batch._replace(until=self._end - 1)
+        deltas = self._see(batch, state)
+        if ends:
+            deltas = Deltas._make(column[deltas.times < self._end] for column in deltas)
+            batch = batch._replace(times=batch.times[batch.times < self._end])
+        tables = []
+        if len(deltas.kinds) or self._pattern.pending:
+            tables.append(self._observe(deltas, batch, state, ends=ends))
+        self.pass_over(batch)
+        if ends:
+            tables.append(self.close("expired", self._end))
+        return [one for one in tables if one is not None]
+
+    def pass_over(self, batch: Batch) -> None:
+        """Note that records were applied."""
+        if len(batch.times):
+            self._last = max(self._last, (int(batch.times[-1]), _RECORD, batch.asn + len(batch.times) - 1))
+
+    def close(self, reason: str, time: int) -> pa.Table:
+        """End the query."""
+        return self.topic.close(reason, _stamps([(time, _END, 0)]))
+
+    def answers(self) -> pa.Table:
+        """Return the answers as of the last observation."""
+        return self.topic.answers(*self._pattern.answers())
+
+    def is_concerned(self, batch: Batch, state: State) -> bool:
+        """Whether something happens to this query."""
+        if self._end <= batch.until or self._pattern.pending:
+            return True
+        if self._timers[2] and self._timers[0][0] <= batch.until:
+            return True
+        rows = (batch.rows(self._number(program, state)) for program, _ in self._programs)
+        return any(one.start < one.stop for one in rows)
+
+    @staticmethod
+    def _number(program: int, state: State) -> int:
+        """Return the number of a predicate among those of vertices and edges."""
+        return program if program >= 0 else len(state.vertices) - 1 - program
+
+    def _see(self, batch: Batch, state: State) -> Deltas:
+        """Return what this query sees, until the time of the batch."""
+        flips, rows, kinds = batch.flips, [], []
+        for program, kind in self._programs:
+            found = np.arange(len(flips.states))[batch.rows(self._number(program, state))]
+            if kind == 0 and self._window is None:
+                found = found[flips.states[found] != RENEWED]
+            rows.append(found)
+            kinds.append((flips.states[found] != OFF) + np.int8(kind))
+        places = np.concatenate(rows)
+        order = np.argsort(batch.places[places], kind="stable")
+        flips, of_roles = flips.take(places[order]), np.concatenate(kinds)[order]
+        times = batch.times[flips.records] if len(batch.times) else np.zeros(len(of_roles), np.int64)
+        if self._window is None:
+            phases = np.full(len(times), _RECORD)
+            return Deltas(
+                of_roles, flips.elements, flips.sources, flips.targets, times, phases, flips.records + batch.asn,
+                np.ones(len(times), np.bool_),
+            )  # fmt: skip
+        return self._slide(flips, of_roles, times, batch, state)
+
+    def _slide(self, flips: Flips, kinds: NDArray[np.int8], times: Numbers, batch: Batch, state: State) -> Deltas:
+        """Let edges expire."""
+        assert self._window is not None
+        edges = len(state.graph.edges.alive)
+        if edges > len(self._window.live):
+            had = len(self._window.live)
+            self._window = _Window(self._window.span, *(longer(one, had, edges) for one in self._window[1:]))
+        nothing = np.zeros(0, np.int64)
+        made = nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing, 0
+        self._timers, (*columns, count) = pattern_kernels.slide(
+            flips, kinds, times, self._window, batch.until, self._timers, made
+        )
+        places, at, found, elements, sources, targets = (column[:count] for column in columns)
+        record = places >= 0
+        asns = np.zeros(count, np.int64)
+        asns[record] = flips.records[places[record]] + batch.asn
+        phases = np.where(record, _RECORD, _EXPIRATION)
+        return Deltas(found, elements, sources, targets, at, phases, asns, np.ones(count, np.bool_))
+
+    def _observe(self, deltas: Deltas, batch: Batch, state: State, *, ends: bool) -> pa.Table | None:
+        if self._every is None:
+            columns = deltas.times, deltas.phases, deltas.asns
+            deltas.begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+            firsts = np.flatnonzero(deltas.begins)
+            stamps = [self._last, *zip(*(column[firsts].tolist() for column in columns), strict=True)]
+            return self._publish(self._follow(deltas, state, ends=True), stamps, initial=False)
+        numbers = deltas.times // self._every
+        deltas.begins[:] = np.diff(numbers, prepend=self._observation) > 0
+        observations = [self._observation, *numbers[deltas.begins].tolist()]
+        stamps = [self._last_before((number + 1) * self._every, deltas, batch) for number in observations]
+        self._observation = observations[-1]
+        whole = ends or batch.until // self._every > self._observation
+        found = self._follow(deltas, state, ends=whole)
+        expirations = deltas.times[deltas.phases == _EXPIRATION]
+        if len(expirations):
+            self._last = max(self._last, (int(expirations[-1]), _EXPIRATION, 0))
+        return self._publish(found, stamps, initial=False)
+
+    def _last_before(self, boundary: int, deltas: Deltas, batch: Batch) -> _Stamp:
+        """Return the last tick before the end of an observation."""
+        found = [self._last]
+        before = int(np.searchsorted(batch.times, boundary)) - 1
+        if before >= 0:
+            found.append((int(batch.times[before]), _RECORD, batch.asn + before))
+        expirations = deltas.times[(deltas.phases == _EXPIRATION) & (deltas.times < boundary)]
+        if len(expirations):
+            found.append((int(expirations[-1]), _EXPIRATION, 0))
+        return max(found)
+
+    def _follow(self, deltas: Deltas, state: State, *, ends: bool) -> Found:
+        self._pattern.fit(len(state.graph.vertices), len(state.graph.edges.alive), deltas)
+        return self._pattern.step(deltas, ends=ends)
+
+    def _publish(self, found: Found, stamps: list[_Stamp], *, initial: bool) -> pa.Table | None:
+        return self.topic.publish(found, _stamps(stamps), self._statuses, initial=initial)
+
+
+class Queries:
+    """All queries on a graph.
+
+    Parameters
+    ----------
+    state : State
+    encoder : Encoder
+    most : int
+        Events of each topic that are kept.
+    """
+
+    def __init__(self, state: State, encoder: Encoder, most: int) -> None:
+        self._state, self._encoder, self._most = state, encoder, most
+        self._running: dict[str, Query] = {}
+        self._takes: dict[str, Take] = {}
+        self.all: dict[str, Query] = {}
+        self._checked: dict[str, syntax.Query] = {}
+
+    def submit(self, text: str, parameters: Mapping[str, Any], take: Take | None, now: int) -> list[str]:
+        """Register queries, and find their first answers if time has begun; return their topics."""
+        script = parse(text)
+        checked = check(script, parameters, self._checked)
+        cancelled = [one for one in script.statements if isinstance(one, syntax.Cancel)]
+        for one in cancelled:
+            if one.topic not in self._running:
+                raise CgqlError(f"topic {one.topic}: no such query runs", one.at)
+        new = {one.topic: Query(one, self._encoder, self._most) for one in checked}
+        gone = {one.topic for one in cancelled}
+        kept = [query for topic, query in self._running.items() if topic not in gone]
+        try:
+            predicates = self._predicates([*kept, *new.values()])
+        except CgqlError:
+            self._predicates(list(self._running.values()))
+            raise
+        for topic in gone:
+            self._end(topic, "cancelled", now)
+        flips = self._state.watch(*predicates)
+        self._checked |= {one.topic: one.query for one in checked}
+        self._running |= new
+        self.all |= new
+        if take is not None:
+            self._takes |= dict.fromkeys(new, take)
+        if now > FIRST:
+            self._begin(list(new), Batch.of(flips, np.zeros(0, np.int64), 0, now), now)
+        return list(new)
+
+    def cancel(self, topic: str, now: int) -> None:
+        """End a query.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        if topic not in self._running:
+            raise InputError(f"topic {topic}: no such query runs; running are {', '.join(self._running) or 'none'}")
+        self._end(topic, "cancelled", now)
+        self._state.watch(*self._predicates(list(self._running.values())))
+
+    def step(self, flips: Flips, times: Numbers, asn: int, until: int) -> None:
+        """Follow what some records have changed, until a time."""
+        if not self._running or until == FIRST:
+            return
+        waiting = [topic for topic, query in self._running.items() if not query.begun]
+        if waiting:  # there was nothing before the first records
+            self._begin(
+                waiting, Batch.of(flips.take(slice(0)), times, asn, until), int(times[0]) if len(times) else until
+            )
+        batch = Batch.of(flips, times, asn, until)
+        for topic, query in list(self._running.items()):
+            try:
+                if query.is_concerned(batch, self._state):
+                    self._send(topic, query.step(batch, self._state))
+                else:
+                    query.pass_over(batch)
+            except JobError as error:
+                self._send(topic, [query.close(f"failed({error})", until)])
+        ended = [topic for topic, query in self._running.items() if query.topic.closed is not None]
+        for topic in ended:
+            del self._running[topic]
+        if ended:
+            self._state.watch(*self._predicates(list(self._running.values())))
+
+    def _begin(self, topics: list[str], batch: Batch, time: int) -> None:
+        for topic in topics:
+            try:
+                self._send(topic, [self._running[topic].begin(batch, time, self._state)])
+            except JobError as error:
+                self._end(topic, f"failed({error})", time)
+
+    def _end(self, topic: str, reason: str, time: int) -> None:
+        self._send(topic, [self._running.pop(topic).close(reason, time)])
+
+    def _predicates(self, queries: list[Query]) -> tuple[Predicates, Predicates]:
+        """Return the predicates of some queries."""
+        found = Predicates(self._encoder, edges=False), Predicates(self._encoder, edges=True)
+        for query in queries:
+            query.bind(*found)
+        return found
+
+    def _send(self, topic: str, tables: list[pa.Table | None]) -> None:
+        take = self._takes.get(topic)
+        for table in tables:
+            if table is not None and take is not None:
+                take(topic, table)
+
+
+def _check_available(checked: Checked) -> None:
+    """Refuse what is not there yet."""
+    query = checked.query
+    if query.pattern not in PATTERNS:
+        raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(PATTERNS)}", query.at)
+    if query.duration is not None and not isinstance(query.duration, syntax.For):
+        raise CgqlError(f"{query.duration}: not available yet; accepted is FOR", query.duration.at)
+    for one in query.where:
+        if isinstance(one, syntax.Temporal | syntax.Ordered):
+            raise CgqlError(f"{one}: not available yet", getattr(one, "at", query.at))
+    for option in query.options:
+        if option.name != "initial":
+            raise CgqlError(f"WITH {option.name}: not available yet", option.at)
+
+
+def _stamps(given: list[_Stamp]) -> Stamps:
+    return Stamps(*(np.array(column, np.int64) for column in zip(*given, strict=True)))

@@ -1,0 +1,191 @@
+"""Continuous queries against an oracle that computes all answers anew after every record."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import goffish as gf
+from tests.streaming.graphs.examples import EXAMPLES
+from tests.streaming.graphs.notation import record
+from tests.streaming.graphs.reference import Event, Reference
+from tests.streaming.graphs.test_reference import shown, steps
+
+SOME = ("BOB", "INTERESTS", "TWO_HOPS", "SCAN", "NET", "LIFE")
+
+
+class Followed:
+    """Events of all topics of a live graph, as the oracle has them, in the order in which they are published."""
+
+    def __init__(self, live: gf.stream.LiveGraph) -> None:
+        self.live = live
+        self.events: list[Event] = []
+
+    def submit(self, text: str, parameters: dict[str, float]) -> None:
+        self.live.submit(text, parameters, on_events=self.take)
+
+    def take(self, topic: str, table: Any) -> None:
+        for row in table.to_pylist():
+            names = [name for name in row if name not in FIELDS]
+            if row["status"] == "CLOSED":
+                self.events.append(Event(row["time"].timestamp(), topic, "CLOSED", row["reason"], {}))
+                continue
+            keys = [name for name in names if name not in ("hops", "degree")]
+            key = tuple(row[name] for name in keys) if len(keys) > 1 else row[keys[0]]
+            values = {name: row[name] for name in names if name in ("hops", "degree")}
+            self.events.append(Event(row["time"].timestamp(), topic, row["status"], key, values, row["initial"]))
+
+
+FIELDS = {"offset", "time", "status", "initial", "reason", "event_id"}
+
+
+#: The least lateness with which records of equal times are accepted, in seconds.
+TICK = 1e-6
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_worked_examples(name: str) -> None:
+    """Breaks when an event differs in its time, status, key, values or order from the specification."""
+    example = EXAMPLES[name]
+    live = gf.stream.LiveGraph(lateness=TICK)
+    followed = Followed(live)
+    wanted: list[str] = []
+    live.feed([{"t": TICK if name != "SCAN" else TICK - 1, "op": "heartbeat"}])
+    if example.queries:
+        followed.submit(example.queries, example.parameters)
+    last = 0.0
+    for done, command, expected in steps(example.lines):
+        wanted += expected
+        last = float(done.split()[0])
+        if command:
+            live.feed([{"t": last + TICK, "op": "heartbeat"}])
+            followed.submit(command, example.parameters)
+        else:
+            live.feed([record(done)])
+    live.feed([{"t": last + TICK, "op": "heartbeat"}])
+    found = [shown(one) for one in followed.events]
+    for topic in {one.topic for one in followed.events}:
+        assert [one for one in found if f" {topic} " in one] == [one for one in wanted if f" {topic} " in one]
+    assert sorted(found) == sorted(wanted)
+    assert live.counts["late"] == live.counts["rejected"] == 0
+
+
+def some_records(rng: random.Random, count: int) -> Iterator[dict[str, Any]]:
+    """Random changes of all kinds, which need not have an effect."""
+    time = 1
+
+    def values() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in rng.sample(["x", "y", "type", "tags"], rng.randrange(3)):
+            if name == "tags":
+                found[name] = rng.choices(["a", "b", "c"], k=rng.randrange(1, 3))
+            elif name == "type":
+                found[name] = rng.choice(["a", "b"])
+            else:
+                found[name] = rng.choice([rng.randrange(5), rng.randrange(5) / 2, "a", True])
+        return found
+
+    def change() -> dict[str, Any]:
+        op = rng.choices(["+e", "-e", "+av", "-av", "+ae", "-ae", "+v", "-v"], [50, 15, 12, 4, 8, 3, 4, 3])[0]
+        if op == "+e":
+            # Some without an id, and some with an id that has other ends.
+            ends = {"src": rng.choice(LABELS), "dst": rng.choice(LABELS), "attrs": values()}
+            return {"op": op} | ends | ({"id": f"e{rng.randrange(25)}"} if rng.random() < 0.9 else {})
+        id = f"e{rng.randrange(25)}" if "e" in op else rng.choice(LABELS)
+        more = {"attrs": values()} if op[0] == "+" else {"names": ["x", "type"]} if "a" in op else {}
+        return {"op": op, "id": id} | more
+
+    for _ in range(count):
+        time += rng.choice([0, 1, 1, 2, 5])
+        if rng.random() < 0.1:
+            yield {"t": time, "op": "txn", "updates": [change() for _ in range(rng.randrange(1, 5))]}
+        else:
+            yield {"t": time} | change()
+
+
+LABELS = [*(f"v{n}" for n in range(8)), 3, 20, "w"]
+
+
+def some_query(rng: random.Random, topic: str) -> str:
+    def predicates() -> str:
+        parts = [
+            "x < 3", "x >= 1.5", "y != a", "has(y)", "NOT (x = 1)", "type = a OR x = 2", "tags = b", "tags != c",
+            "id = v1", "id > v3", "id IN (v1, v2, 3)", "x = true", "type = b", "id >= 3", "a", "y < b",
+        ]  # fmt: skip
+        return "{" + ", ".join(rng.sample(parts, rng.randrange(3))) + "}"
+
+    direction = rng.choice(["", ", direction: out", ", direction: in", ", direction: both"])
+    hops = rng.choice(["", ", hops: 1", ", hops: 2", ", hops: 3"])
+    pattern = rng.choice([
+        f"Reach(source:{predicates()}, sink:{predicates()}{hops}{direction})",
+        f"Reach(source:{predicates()}, sink:{predicates()}{hops}{direction})",
+        f"Neighbourhood(center:{predicates()}, hops: {rng.randrange(1, 4)}{direction})",
+        f"Match(vertex:{predicates()})", f"Match(edge:{predicates()})",
+        f"Degree(vertex:{predicates()}, degree {rng.choice(['>', '>=', '=', '!=', '<', '<='])} {rng.randrange(4)}"
+        f"{direction}{rng.choice(['', ', clear: 1'])}{rng.choice(['', ', distinct: true'])})",
+    ])  # fmt: skip
+    length = rng.choice(["", "", f" FOR {rng.randrange(1, 60)}s"])
+    window = rng.choice(["", "", f" WINDOW {rng.randrange(1, 30)}s"])
+    constraints = rng.sample([f"edge:{predicates()}", f"node:{predicates()}"], rng.randrange(3))
+    where = " WHERE " + " AND ".join(constraints) if constraints else ""
+    every = rng.choice(["", "", f" EMIT EVERY {rng.randrange(2, 15)}s"])
+    return f"DETECT {pattern}{length}{window}{where}{every} AS {topic}"
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(8), pytest.param(range(8, 400), marks=(pytest.mark.slow, pytest.mark.timeout(3600)))]
+)
+def test_random_queries(seeds: range) -> None:
+    """Breaks when events depend on how records are divided, or differ from answers that are computed anew."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        given = list(some_records(rng, 120))
+        live, reference = gf.stream.LiveGraph(lateness=TICK), Reference()
+        followed = Followed(live)
+        live.feed([{"t": TICK, "op": "heartbeat"}])
+        texts = "; ".join(some_query(rng, f"t{number}") for number in range(4))
+        followed.submit(texts, {})
+        reference.submit(texts)
+        again = rng.randrange(40, 80)
+        while given and given[again - 1]["t"] == given[again]["t"]:
+            again += 1
+        for first, part in ((True, given[:again]), (False, given[again:])):
+            reference.feed(part)
+            while part:
+                size = rng.choice([1, 3, 50])
+                live.feed(part[:size])
+                part = part[size:]  # noqa: PLW2901
+            if first:
+                end = given[again - 1]["t"]
+                live.feed([{"t": end + TICK, "op": "heartbeat"}])
+                reference.advance(end)
+                late = some_query(rng, "late")
+                followed.submit(late, {})
+                reference.submit(late)
+        live.feed([{"t": 1000 + TICK, "op": "heartbeat"}])
+        reference.advance(1000)
+        for topic in (*(f"t{number}" for number in range(4)), "late"):
+            found = [shown(one) for one in followed.events if one.topic == topic]
+            expected = [shown(one) for one in reference.events if one.topic == topic]
+            assert found == expected, f"seed {seed}: {texts if topic != 'late' else late}"
+            assert live.events(topic)["offset"].to_pylist() == list(range(len(found)))
+            check_fold(live, topic, found)
+
+
+def check_fold(live: gf.stream.LiveGraph, topic: str, found: list[str]) -> None:
+    """The events of a topic, folded, are its answers."""
+    if found and "CLOSED" in found[-1]:
+        return
+
+    def key(row: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(str(value) for name, value in row.items() if name not in FIELDS | {"hops", "degree"})
+
+    opened = set[tuple[str, ...]]()
+    for row in live.events(topic).to_pylist():
+        opens = row["status"] in ("REACHABLE", "ENTERED", "MATCHED", "RAISED")
+        assert (key(row) in opened) != opens
+        opened ^= {key(row)}
+    assert sorted(opened) == sorted(map(key, live.answers(topic).to_pylist()))
