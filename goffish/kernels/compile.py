@@ -27,7 +27,7 @@ _locked: set[str] = set()
 _LONGEST_S = 60.0
 
 
-def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never") -> Any:
+def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never", allocates: bool = True) -> Any:
     """Compile a function over flat arrays on its first call, for each combination of types.
 
     Parameters
@@ -35,10 +35,13 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never")
     function : callable
     inline : {"never", "always"}
         "always": its statements become part of every kernel that calls it.
+    allocates : bool
+        False: it makes no arrays. References to arrays are then not counted, which takes most of the time of small
+        kernels over many arrays.
     """
     if function is None:
-        return partial(kernel, inline=inline)
-    compiled = njit(cache=True, nogil=True, inline=inline)(function)
+        return partial(kernel, inline=inline, allocates=allocates)
+    compiled = njit(cache=True, nogil=True, inline=inline, _nrt=allocates)(function)
     compiled.compile = partial(_compile_once, compiled, compiled.compile)
     return compiled
 

@@ -35,7 +35,7 @@ UNKNOWN, CONFLICT = 0, 1
 LEAST_SPACE = 4
 
 
-@kernel
+@kernel(allocates=False)
 def first_seen(seqs, ring, high, window, states):
     """Mark sequence numbers of one stream that were seen before; return the last one up to which all were seen.
 
@@ -68,7 +68,7 @@ def first_seen(seqs, ring, high, window, states):
     return high
 
 
-@kernel
+@kernel(allocates=False)
 def watermarks(times, streams, states, latest, active, lateness, watermark):
     """Mark records that are late, and follow the watermark: the least of the latest times of the active streams."""
     for i in range(times.size):
@@ -90,7 +90,7 @@ def watermarks(times, streams, states, latest, active, lateness, watermark):
     return watermark
 
 
-@kernel
+@kernel(allocates=False)
 def _sift(keys, slots, root, size):
     """Restore the heap below a root: no slot comes before one of its parents'."""
     while 2 * root + 1 < size:
@@ -103,7 +103,7 @@ def _sift(keys, slots, root, size):
         root = child
 
 
-@kernel
+@kernel(allocates=False)
 def sort_by_key(keys, slots):
     """Sort slots by their keys (heapsort, as ids have any length)."""
     for root in range(slots.size // 2 - 1, -1, -1):
@@ -113,7 +113,7 @@ def sort_by_key(keys, slots):
         _sift(keys, slots, 0, last)
 
 
-@kernel
+@kernel(allocates=False)
 def _logarithm(space):
     found = 0
     while space > 1:
@@ -122,7 +122,7 @@ def _logarithm(space):
     return found
 
 
-@kernel
+@kernel(allocates=False)
 def link(adjacency, vertex, edge):
     """Add an edge to a vertex; the pool has space for a larger block."""
     size, space = adjacency.sizes[vertex], adjacency.spaces[vertex]
@@ -147,7 +147,7 @@ def link(adjacency, vertex, edge):
     adjacency.sizes[vertex] = size + 1
 
 
-@kernel
+@kernel(allocates=False)
 def unlink(adjacency, vertex, edge):
     """Remove an edge from a vertex; the last one takes its place."""
     start, last = adjacency.starts[vertex], adjacency.sizes[vertex] - 1
@@ -157,12 +157,12 @@ def unlink(adjacency, vertex, edge):
     adjacency.sizes[vertex] = last
 
 
-@kernel
+@kernel(allocates=False)
 def _fits(adjacency, vertex):
     return adjacency.used[0] + max(LEAST_SPACE, 2 * adjacency.spaces[vertex]) <= adjacency.pool.size
 
 
-@kernel
+@kernel(allocates=False)
 def _write(changes, at, record, op, element, name, kind, bits, old_kind, old_bits):
     changes.records[at], changes.ops[at], changes.elements[at], changes.names[at] = record, op, element, name
     changes.kinds[at], changes.bits[at] = kind, bits
@@ -170,7 +170,7 @@ def _write(changes, at, record, op, element, name, kind, bits, old_kind, old_bit
     return at + 1
 
 
-@kernel
+@kernel(allocates=False)
 def _add_vertex(vertices, vertex, changes, at, record):
     if vertices[vertex]:
         return at
@@ -178,7 +178,7 @@ def _add_vertex(vertices, vertex, changes, at, record):
     return _write(changes, at, record, ADD_VERTEX, vertex, -1, NONE, 0, NONE, 0)
 
 
-@kernel
+@kernel(allocates=False)
 def _remove_edge(graph, edge, changes, at, record):
     source, target = graph.edges.sources[edge], graph.edges.targets[edge]
     graph.edges.alive[edge] = False
@@ -209,7 +209,7 @@ def _remove_vertex(graph, keys, vertex, changes, at, record):
     return _write(changes, at, record, REMOVE_VERTEX, vertex, -1, NONE, 0, NONE, 0)
 
 
-@kernel
+@kernel(allocates=False)
 def _set(attributes, op, element, records, update, changes, at, record):
     """Set or remove the attributes of an update."""
     for i in range(records.first_values[update], records.first_values[update + 1]):
@@ -222,7 +222,7 @@ def _set(attributes, op, element, records, update, changes, at, record):
     return at
 
 
-@kernel
+@kernel(allocates=False)
 def _apply(graph, records, keys, update, record, changes, at, counts):
     """Apply an update; return the number of changes."""
     op, element = records.ops[update], records.elements[update]
@@ -257,7 +257,7 @@ def _apply(graph, records, keys, update, record, changes, at, counts):
     return _set(attributes, op, element, records, update, changes, at, record)
 
 
-@kernel
+@kernel(allocates=False)
 def _follow(graph, watches, changes, begin, end, flips, at):
     """Evaluate the predicates that some changes concern."""
     for i in range(begin, end):
@@ -277,7 +277,7 @@ def _follow(graph, watches, changes, begin, end, flips, at):
     return at
 
 
-@kernel
+@kernel(allocates=False)
 def most_changes(graph, records, update):
     """Return how many changes an update can make, and how many edges it can concern."""
     most, edges = 3 + records.first_values[update + 1] - records.first_values[update], 1
@@ -289,7 +289,7 @@ def most_changes(graph, records, update):
     return most, edges
 
 
-@kernel
+@kernel(allocates=False)
 def apply_updates(graph, records, of_updates, keys, watches, begin, out, used, counts):
     """Apply updates from `begin` on; return the first one for which there is no space.
 
@@ -317,7 +317,7 @@ def apply_updates(graph, records, of_updates, keys, watches, begin, out, used, c
     return records.ops.size
 
 
-@kernel
+@kernel(allocates=False)
 def follow_all(graph, watches, flips):
     """Evaluate all predicates for all elements; `flips` has space for one of each predicate and element."""
     at = 0

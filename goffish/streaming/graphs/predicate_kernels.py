@@ -16,7 +16,7 @@ ID, SEEN = -2, -1
 OFF, ON, RENEWED = range(3)
 
 
-@kernel
+@kernel(allocates=False)
 def less(kinds, numbers, bounds, stored, a, b):
     """Whether the key of a slot comes first: numbers by value, then texts by code point."""
     if kinds[a] != kinds[b]:
@@ -31,14 +31,14 @@ def less(kinds, numbers, bounds, stored, a, b):
     return one < other
 
 
-@kernel
+@kernel(allocates=False)
 def _sign_of_keys(keys, a, b):
     if a == b:
         return 0
     return -1 if less(*keys, a, b) else 1
 
 
-@kernel
+@kernel(allocates=False)
 def _accepts(operator, sign):
     if operator == EQUAL:
         return sign == 0
@@ -53,7 +53,7 @@ def _accepts(operator, sign):
     return sign >= 0
 
 
-@kernel
+@kernel(allocates=False)
 def _compares(programs, at, kind, bits, number, tables):
     """Whether a value that is no list compares with that of an instruction; values of other types do not."""
     given, operator = programs.kinds[at], programs.operators[at]
@@ -76,7 +76,7 @@ def _compares(programs, at, kind, bits, number, tables):
     return _accepts(operator, sign)
 
 
-@kernel
+@kernel(allocates=False)
 def _attribute_compares(programs, at, kind, bits, number, tables):
     """Whether an attribute compares: a list if any element does, or all of them for ``!=``."""
     if kind == NONE:
@@ -91,7 +91,7 @@ def _attribute_compares(programs, at, kind, bits, number, tables):
     return every
 
 
-@kernel
+@kernel(allocates=False)
 def _id_compares(programs, at, keys, element):
     given = programs.bits[at]
     kinds = keys[0]
@@ -100,7 +100,7 @@ def _id_compares(programs, at, keys, element):
     return _accepts(programs.operators[at], _sign_of_keys(keys, element, given))
 
 
-@kernel
+@kernel(allocates=False)
 def holds(programs, program, attributes, keys, element, seen, tables, stack):
     """Whether a predicate holds for an element that exists."""
     size = 0
@@ -135,14 +135,14 @@ def holds(programs, program, attributes, keys, element, seen, tables, stack):
     return stack[0]
 
 
-@kernel
+@kernel(allocates=False)
 def _write(flips, at, record, program, element, state, source, target, seen):
     flips.records[at], flips.programs[at], flips.elements[at], flips.states[at] = record, program, element, state
     flips.sources[at], flips.targets[at], flips.seen[at] = source, target, seen
     return at + 1
 
 
-@kernel
+@kernel(allocates=False)
 def _set_vertex(graph, watches, program, vertex, found, record, flips, at):
     """Note whether a predicate holds for a vertex, and for its edges those that need it at both ends."""
     vertices, edges = watches.vertices, watches.edges
@@ -160,7 +160,7 @@ def _set_vertex(graph, watches, program, vertex, found, record, flips, at):
     return at
 
 
-@kernel
+@kernel(allocates=False)
 def _follow_edge(graph, watches, program, edge, record, flips, at):
     """Evaluate a predicate for an edge that exists."""
     watch, edges, ends = watches.edges, graph.edges, watches.edges.ends[program]
@@ -178,7 +178,7 @@ def _follow_edge(graph, watches, program, edge, record, flips, at):
     )
 
 
-@kernel
+@kernel(allocates=False)
 def _count(watch, name):
     """Return how many predicates mention an attribute; all of them for a name below `ID`."""
     if name < ID:
@@ -187,7 +187,7 @@ def _count(watch, name):
     return watch.firsts[at + 1] - watch.firsts[at] if at + 1 < watch.firsts.size else 0
 
 
-@kernel
+@kernel(allocates=False)
 def follow_vertex(graph, watches, vertex, name, record, flips, at):
     """Evaluate the predicates for a vertex that mention an attribute; all of them for a name below `ID`."""
     watch = watches.vertices
@@ -201,7 +201,7 @@ def follow_vertex(graph, watches, vertex, name, record, flips, at):
     return at
 
 
-@kernel
+@kernel(allocates=False)
 def follow_edge(graph, watches, edge, name, record, flips, at):
     """Evaluate the predicates for an edge that mention an attribute; all of them for a name below `ID`."""
     watch = watches.edges
@@ -211,7 +211,7 @@ def follow_edge(graph, watches, edge, name, record, flips, at):
     return at
 
 
-@kernel
+@kernel(allocates=False)
 def lose_vertex(graph, watches, vertex, record, flips, at):
     """Note that no predicate holds for a vertex that is gone."""
     for program in range(watches.vertices.ends.size):
@@ -219,7 +219,7 @@ def lose_vertex(graph, watches, vertex, record, flips, at):
     return at
 
 
-@kernel
+@kernel(allocates=False)
 def lose_edge(watches, edge, source, target, record, flips, at):
     """Note that no predicate holds for an edge that is gone."""
     watch = watches.edges
@@ -230,7 +230,7 @@ def lose_edge(watches, edge, source, target, record, flips, at):
     return at
 
 
-@kernel
+@kernel(allocates=False)
 def renew_edge(graph, watches, edge, record, flips, at):
     """Report that an edge for which predicates hold was seen again."""
     watch, edges = watches.edges, graph.edges

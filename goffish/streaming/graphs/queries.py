@@ -142,7 +142,7 @@ class Query:
         if self._every is not None:
             self._observation = time // self._every
         found = self._follow(deltas, state, ends=True)
-        return self._publish(found, [self._last], initial=True) if self._shows_initial else None
+        return self._publish(found, _stamps([self._last]), initial=True) if self._shows_initial else None
 
     def step(self, batch: Batch, state: State) -> list[pa.Table]:
         """Follow changes, and return the events."""
@@ -231,13 +231,13 @@ class Query:
         if self._every is None:
             columns = deltas.times, deltas.phases, deltas.asns
             deltas.begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-            firsts = np.flatnonzero(deltas.begins)
-            stamps = [self._last, *zip(*(column[firsts].tolist() for column in columns), strict=True)]
+            firsts = np.concatenate([[0], np.flatnonzero(deltas.begins)])  # none goes on before the first one
+            stamps = Stamps._make(column[firsts] if len(column) else column for column in columns)
             return self._publish(self._follow(deltas, state, ends=True), stamps, initial=False)
         numbers = deltas.times // self._every
         deltas.begins[:] = np.diff(numbers, prepend=self._observation) > 0
         observations = [self._observation, *numbers[deltas.begins].tolist()]
-        stamps = [self._last_before((number + 1) * self._every, deltas, batch) for number in observations]
+        stamps = _stamps([self._last_before((number + 1) * self._every, deltas, batch) for number in observations])
         self._observation = observations[-1]
         whole = ends or batch.until // self._every > self._observation
         found = self._follow(deltas, state, ends=whole)
@@ -261,8 +261,8 @@ class Query:
         self._pattern.fit(len(state.graph.vertices), len(state.graph.edges.alive), deltas)
         return self._pattern.step(deltas, ends=ends)
 
-    def _publish(self, found: Found, stamps: list[_Stamp], *, initial: bool) -> pa.Table | None:
-        return self.topic.publish(found, _stamps(stamps), self._statuses, initial=initial)
+    def _publish(self, found: Found, stamps: Stamps, *, initial: bool) -> pa.Table | None:
+        return self.topic.publish(found, stamps, self._statuses, initial=initial)
 
 
 class Queries:
