@@ -154,28 +154,30 @@ def slide(flips, kinds, times, window, until, timers, made):
 
 
 @kernel
-def _observe_matches(current, held, touched, found, observation):
+def _observe_matches(current, held, ends, touched, found, observation):
     for i in _first_touches(touched):
         element = touched[0][i]
         if current[element] != held[element]:
             held[element] = current[element]
-            found = _find(found, observation, current[element], element, 0)
+            found = _find(found, observation, current[element], element, ends[element] if ends.size else 0)
     return found
 
 
 @kernel
-def match(deltas, current, held, touched, found, observation, ends):
-    """Follow elements; return what is touched and found, and the last observation."""
+def match(deltas, current, held, ends, touched, found, observation, whole):
+    """Follow elements, and the ends of edges; return what is touched and found."""
     for i in range(deltas.kinds.size):
         if deltas.begins[i]:
             if touched[2]:
-                found = _observe_matches(current, held, touched, found, observation)
+                found = _observe_matches(current, held, ends, touched, found, observation)
                 touched = touched[0], touched[1], 0
             observation += 1
         current[deltas.elements[i]] = deltas.kinds[i] & 1
+        if ends.size:
+            ends[deltas.elements[i]] = deltas.sources[i] * _ROW + deltas.targets[i]
         touched = touch(touched, deltas.elements[i], 0)
-    if ends and touched[2]:
-        found = _observe_matches(current, held, touched, found, observation)
+    if whole and touched[2]:
+        found = _observe_matches(current, held, ends, touched, found, observation)
         touched = touched[0], touched[1], 0
     return touched, found
 
@@ -234,7 +236,7 @@ def _observe_degrees(degrees, chosen, held, rule, touched, found, observation):
 
 
 @kernel
-def degree(deltas, net, degrees, chosen, held, rule, touched, found, observation, ends):
+def degree(deltas, net, degrees, chosen, held, rule, touched, found, observation, whole):
     """Follow degrees; return what is touched and found."""
     for i in range(deltas.kinds.size):
         if deltas.begins[i]:
@@ -256,7 +258,7 @@ def degree(deltas, net, degrees, chosen, held, rule, touched, found, observation
             net.sources[element], net.targets[element] = u, v
             link(net.outgoing, u, element)
             link(net.incoming, v, element)
-    if ends and touched[2]:
+    if whole and touched[2]:
         found = _observe_degrees(degrees, chosen, held, rule, touched, found, observation)
         touched = touched[0], touched[1], 0
     return touched, found
@@ -439,7 +441,7 @@ def _change_sink(state, vertex, comes, touched):
 
 
 @kernel
-def distances(deltas, net, state, rule, touched, found, observation, ends):
+def distances(deltas, net, state, rule, touched, found, observation, whole):
     """Follow the hops from sources (the first role) to sinks (the second one); return what is touched and found."""
     for i in range(deltas.kinds.size):
         if deltas.begins[i]:
@@ -480,7 +482,7 @@ def distances(deltas, net, state, rule, touched, found, observation, ends):
                     net, state.hops, row, state.sources[row], state.sinks, rule.sides, rule.most, v, u, comes,
                     state.losing, touched,
                 )  # fmt: skip
-    if ends and touched[2]:
+    if whole and touched[2]:
         found = _observe_hops(state.hops, state.rows, state.sinks, touched, found, observation)
         touched = touched[0], touched[1], 0
     return touched, found

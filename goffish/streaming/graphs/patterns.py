@@ -18,7 +18,7 @@ from goffish.streaming.key_table import longer
 #: Bytes and sources of one query.
 _MOST_BYTES, _MOST_SOURCES = 1 << 30, 4096
 _SIDES = {"out": OUTGOING, "in": INCOMING, "both": OUTGOING | INCOMING}
-_BOTH = (1 << 32) - 1
+_LOW = (1 << 32) - 1
 Numbers = NDArray[np.int64]
 
 
@@ -165,6 +165,10 @@ class Pattern:
         """Return the slots that keys consist of."""
         return (keys,)
 
+    def vertices(self, key: int, value: int) -> frozenset[int]:
+        """Return the vertices that an event is about."""
+        return frozenset([key])
+
 
 class Match(Pattern):
     """Vertices or edges that satisfy a predicate."""
@@ -176,19 +180,26 @@ class Match(Pattern):
         self.of_edges = any(getattr(one, "name", None) == "edge" for one in query.arguments)
         self.roles = () if self.of_edges else ("vertex",)
         self.sees_edges = self.of_edges
-        self._current, self._held = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
+        self._current, self._held, self._ends = np.zeros(0, np.bool_), np.zeros(0, np.bool_), np.zeros(0, np.int64)
 
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         size = edges if self.of_edges else vertices
         self._current, self._held = (_longest(one, size) for one in (self._current, self._held))
+        if self.of_edges:
+            self._ends = _longest(self._ends, size)
 
     def step(self, deltas: Deltas, *, ends: bool) -> Found:
         space = self._space
-        return space.keep(pattern_kernels.match(deltas, self._current, self._held, space.touched, space.found, 0, ends))
+        return space.keep(
+            pattern_kernels.match(deltas, self._current, self._held, self._ends, space.touched, space.found, 0, ends)
+        )
 
     def answers(self) -> tuple[Numbers, Numbers]:
         keys = np.flatnonzero(self._held)
         return keys, np.zeros_like(keys)
+
+    def vertices(self, key: int, value: int) -> frozenset[int]:
+        return frozenset([value >> 32, value & _LOW]) if self.of_edges else frozenset([key])
 
 
 class DegreeRule(NamedTuple):
@@ -342,7 +353,7 @@ class Reach(Pattern):
             source = int(state.sources[row])
             reached = np.flatnonzero((state.hops[row] != FAR) & state.sinks)
             keys = (source << 32) + reached[reached != source]
-            found |= dict(zip(keys.tolist(), state.hops[row][keys & _BOTH].tolist(), strict=True))
+            found |= dict(zip(keys.tolist(), state.hops[row][keys & _LOW].tolist(), strict=True))
         keys, olds, count = self._space.touched
         for key, old in zip(keys[:count][::-1].tolist(), olds[:count][::-1].tolist(), strict=True):
             found[key] = old  # the first value since the last observation counts
@@ -350,7 +361,10 @@ class Reach(Pattern):
         return np.array(list(kept), np.int64), np.array(list(kept.values()), np.int64)
 
     def parts(self, keys: Numbers) -> tuple[Numbers, ...]:
-        return keys >> 32, keys & _BOTH
+        return keys >> 32, keys & _LOW
+
+    def vertices(self, key: int, value: int) -> frozenset[int]:
+        return frozenset([key >> 32, key & _LOW])
 
 
 class Neighbourhood(Reach):

@@ -22,7 +22,8 @@ from goffish.streaming.graphs.predicate_kernels import OFF, RENEWED
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import State
-from goffish.streaming.graphs.topics import Stamps, Topic
+from goffish.streaming.graphs.temporal import Occurrence, Temporal
+from goffish.streaming.graphs.topics import Events, Stamps, Topic
 from goffish.streaming.key_table import longer
 
 #: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
@@ -85,20 +86,34 @@ class Query:
     encoder : Encoder
     most : int
         Events that are kept.
+    named : mapping
+        Queries by topic, at least those that this one names.
 
     Attributes
     ----------
     topic : Topic
     begun : bool
         Whether there was a first observation.
+    published : list of Occurrence
+        Events of the last step, if other queries name this one.
     """
 
-    def __init__(self, checked: Checked, encoder: Encoder, most: int) -> None:
+    def __init__(self, checked: Checked, encoder: Encoder, most: int, named: Mapping[str, Query]) -> None:
         query = self._query = checked.query
         _check_available(checked)
         self._pattern = PATTERNS[query.pattern](query)
         self.topic = Topic(checked.topic, self._pattern, encoder, most)
-        self._every = None if query.every is None else query.every.micros
+        self.named = {topic: named[topic] for topic in checked.after}
+        self._temporal = None
+        if any(isinstance(one, syntax.Temporal | syntax.Ordered) for one in query.where):
+            self._temporal = Temporal(query, {name: one.presence for name, one in self.named.items()})
+        self.published: list[Occurrence] = []
+        self.followed = False
+        for one in self.named.values():
+            one.followed = True
+        own = None if query.every is None else query.every.micros
+        #: Time between observations: its own, or that of a topic that it names.
+        self.every: int | None = own or next((one.every for one in self.named.values() if one.every), None)
         nothing = np.zeros(0, np.int64)
         self._window: _Window | None = None
         if query.window is not None and self._pattern.sees_edges:
@@ -139,10 +154,12 @@ class Query:
         deltas = self._see(batch, state)
         deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, _BEGINNING, 0, False
         self._last = time, _BEGINNING, 0
-        if self._every is not None:
-            self._observation = time // self._every
+        if self.every is not None:
+            self._observation = time // self.every
         found = self._follow(deltas, state, ends=True)
-        return self._publish(found, _stamps([self._last]), initial=True) if self._shows_initial else None
+        if not self._shows_initial:
+            found = Found._make(column[:0] for column in found)
+        return self._publish(found, _stamps([self._last]), initial=True)
 
     def step(self, batch: Batch, state: State) -> list[pa.Table]:
         """Follow changes, and return the events."""
@@ -152,16 +169,28 @@ class Query:
         if ends:
             deltas = Deltas._make(column[deltas.times < self._end] for column in deltas)
             batch = batch._replace(times=batch.times[batch.times < self._end])
+        self.published = []
         tables = []
-        if len(deltas.kinds) or self._pattern.pending:
+        if len(deltas.kinds) or self._pattern.pending or self._temporal is not None:
             tables.append(self._observe(deltas, batch, state, ends=ends))
-        self.pass_over(batch)
+        if self._temporal is not None:
+            tables.append(self._send(self._temporal.expire(batch.until)))
+        self._note(batch)
         if ends:
             tables.append(self.close("expired", self._end))
         return [one for one in tables if one is not None]
 
+    @property
+    def presence(self) -> tuple[str, ...]:
+        """Statuses that say that there is an answer."""
+        return self._pattern.statuses[:1]
+
     def pass_over(self, batch: Batch) -> None:
         """Note that records were applied."""
+        self.published = []
+        self._note(batch)
+
+    def _note(self, batch: Batch) -> None:
         if len(batch.times):
             self._last = max(self._last, (int(batch.times[-1]), _RECORD, batch.asn + len(batch.times) - 1))
 
@@ -175,7 +204,7 @@ class Query:
 
     def is_concerned(self, batch: Batch, state: State) -> bool:
         """Whether something happens to this query."""
-        if self._end <= batch.until or self._pattern.pending:
+        if self._end <= batch.until or self._pattern.pending or self._temporal is not None:
             return True
         if self._timers[2] and self._timers[0][0] <= batch.until:
             return True
@@ -228,18 +257,18 @@ class Query:
         return Deltas(found, elements, sources, targets, at, phases, asns, np.ones(count, np.bool_))
 
     def _observe(self, deltas: Deltas, batch: Batch, state: State, *, ends: bool) -> pa.Table | None:
-        if self._every is None:
+        if self.every is None:
             columns = deltas.times, deltas.phases, deltas.asns
             deltas.begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
             firsts = np.concatenate([[0], np.flatnonzero(deltas.begins)])  # none goes on before the first one
             stamps = Stamps._make(column[firsts] if len(column) else column for column in columns)
             return self._publish(self._follow(deltas, state, ends=True), stamps, initial=False)
-        numbers = deltas.times // self._every
+        numbers = deltas.times // self.every
         deltas.begins[:] = np.diff(numbers, prepend=self._observation) > 0
         observations = [self._observation, *numbers[deltas.begins].tolist()]
-        stamps = _stamps([self._last_before((number + 1) * self._every, deltas, batch) for number in observations])
+        stamps = _stamps([self._last_before((number + 1) * self.every, deltas, batch) for number in observations])
         self._observation = observations[-1]
-        whole = ends or batch.until // self._every > self._observation
+        whole = ends or batch.until // self.every > self._observation
         found = self._follow(deltas, state, ends=whole)
         expirations = deltas.times[deltas.phases == _EXPIRATION]
         if len(expirations):
@@ -262,7 +291,46 @@ class Query:
         return self._pattern.step(deltas, ends=ends)
 
     def _publish(self, found: Found, stamps: Stamps, *, initial: bool) -> pa.Table | None:
-        return self.topic.publish(found, stamps, self._statuses, initial=initial)
+        """Publish what was found, or what follows from it and from events of other topics."""
+        events = self.topic.events_of(found, stamps, initial=initial)
+        if self._temporal is None and not self.followed:
+            opening, closing = (status in self._statuses for status in self._pattern.statuses)
+            if not (opening and closing):
+                events = events.take(np.flatnonzero(np.where(events.opens, opening, closing)))
+            return self.topic.publish(events)
+        own = self._occurrences(events)
+        if self._temporal is not None:
+            others = {name: one.history() if initial else one.published for name, one in self.named.items()}
+            own = self._temporal.step(own, others)
+        return self._send(own)
+
+    def history(self) -> list[Occurrence]:
+        """Return the events that are kept."""
+        return [one for events in self.topic.kept for one in self._occurrences(events)]
+
+    def _occurrences(self, events: Events) -> list[Occurrence]:
+        opens, closes = self._pattern.statuses
+        rows = zip(
+            *(zip(*(column.tolist() for column in part), strict=True) for part in events[:2]),
+            *(column.tolist() for column in events[2:]), strict=True,
+        )  # fmt: skip
+        return [
+            Occurrence(
+                stamp, released, opens if new else closes, new, key, value, initial, self._pattern.vertices(key, value)
+            )
+            for stamp, released, new, key, value, initial in rows
+        ]
+
+    def _send(self, events: list[Occurrence]) -> pa.Table | None:
+        events = [one for one in events if one.status in self._statuses]
+        self.published += events
+        if not events:
+            return None
+        opens, keys, values, initial = (
+            np.array([getattr(one, name) for one in events]) for name in ("opens", "key", "value", "initial")
+        )
+        stamps, released = (_stamps([getattr(one, name) for one in events]) for name in ("stamp", "released"))
+        return self.topic.publish(Events(stamps, released, opens, keys, values, initial))
 
 
 class Queries:
@@ -287,19 +355,21 @@ class Queries:
         """Register queries, and find their first answers if time has begun; return their topics."""
         script = parse(text)
         checked = check(script, parameters, self._checked)
-        cancelled = [one for one in script.statements if isinstance(one, syntax.Cancel)]
-        for one in cancelled:
-            if one.topic not in self._running:
-                raise CgqlError(f"topic {one.topic}: no such query runs", one.at)
-        new = {one.topic: Query(one, self._encoder, self._most) for one in checked}
-        gone = {one.topic for one in cancelled}
+        cancelled = [part for part in script.statements if isinstance(part, syntax.Cancel)]
+        for part in cancelled:
+            if part.topic not in self._running:
+                raise CgqlError(f"topic {part.topic}: no such query runs", part.at)
+        new: dict[str, Query] = {}
+        for one in checked:
+            new[one.topic] = Query(one, self._encoder, self._most, self.all | new)
+        gone = {part.topic for part in cancelled}
         kept = [query for topic, query in self._running.items() if topic not in gone]
         try:
             predicates = self._predicates([*kept, *new.values()])
         except CgqlError:
             self._predicates(list(self._running.values()))
             raise
-        for topic in gone:
+        for topic in gone & self._running.keys():
             self._end(topic, "cancelled", now)
         flips = self._state.watch(*predicates)
         self._checked |= {one.topic: one.query for one in checked}
@@ -334,29 +404,40 @@ class Queries:
                 waiting, Batch.of(flips.take(slice(0)), times, asn, until), int(times[0]) if len(times) else until
             )
         batch = Batch.of(flips, times, asn, until)
-        for topic, query in list(self._running.items()):
+        running = list(self._running.values())
+        for query in running:
+            topic = query.topic.name
+            if topic not in self._running:
+                continue  # as a topic that it names has failed
             try:
                 if query.is_concerned(batch, self._state):
                     self._send(topic, query.step(batch, self._state))
                 else:
                     query.pass_over(batch)
             except JobError as error:
-                self._send(topic, [query.close(f"failed({error})", until)])
-        ended = [topic for topic, query in self._running.items() if query.topic.closed is not None]
-        for topic in ended:
-            del self._running[topic]
+                self._end(topic, f"failed({error})", until)
+        ended = [query for query in running if query.topic.closed is not None]
+        for query in ended:
+            self._running.pop(query.topic.name, None)
+            query.published = []
         if ended:
             self._state.watch(*self._predicates(list(self._running.values())))
 
     def _begin(self, topics: list[str], batch: Batch, time: int) -> None:
         for topic in topics:
+            if topic not in self._running:
+                continue  # as a topic that it names has failed
             try:
                 self._send(topic, [self._running[topic].begin(batch, time, self._state)])
             except JobError as error:
                 self._end(topic, f"failed({error})", time)
 
     def _end(self, topic: str, reason: str, time: int) -> None:
+        """End a query before its time, and those that name it."""
         self._send(topic, [self._running.pop(topic).close(reason, time)])
+        for other, query in list(self._running.items()):
+            if topic in query.named and other in self._running:
+                self._end(other, f"failed(topic {topic})", time)
 
     def _predicates(self, queries: list[Query]) -> tuple[Predicates, Predicates]:
         """Return the predicates of some queries."""
@@ -379,9 +460,6 @@ def _check_available(checked: Checked) -> None:
         raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(PATTERNS)}", query.at)
     if query.duration is not None and not isinstance(query.duration, syntax.For):
         raise CgqlError(f"{query.duration}: not available yet; accepted is FOR", query.duration.at)
-    for one in query.where:
-        if isinstance(one, syntax.Temporal | syntax.Ordered):
-            raise CgqlError(f"{one}: not available yet", getattr(one, "at", query.at))
     for option in query.options:
         if option.name != "initial":
             raise CgqlError(f"WITH {option.name}: not available yet", option.at)

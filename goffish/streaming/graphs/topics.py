@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Collection
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -30,13 +29,30 @@ class Stamps(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Events of a topic, in order; `status` is 1 for an answer that is new, 0 for one that is none any more."""
+    """Events of a topic, in order.
+
+    Attributes
+    ----------
+    stamps, released : Stamps
+        When they happened, and the ticks at which they are published.
+    opens : bool array
+        Whether an answer is new, or none any more.
+    keys, values : arrays
+    initial : bool array
+        Whether it was there when the query began.
+    """
 
     stamps: Stamps
-    status: NDArray[np.int8]
+    released: Stamps
+    opens: NDArray[np.bool_]
     keys: Numbers
     values: Numbers
-    initial: bool
+    initial: NDArray[np.bool_]
+
+    def take(self, chosen: Any) -> Events:
+        """Return some of them."""
+        stamps, released = (Stamps._make(column[chosen] for column in part) for part in self[:2])
+        return Events(stamps, released, *(column[chosen] for column in self[2:]))
 
 
 class Topic:
@@ -53,7 +69,8 @@ class Topic:
 
     def __init__(self, name: str, pattern: Pattern, encoder: Encoder, most: int) -> None:
         self.name, self._pattern, self._encoder, self._most = name, pattern, encoder, most
-        self._kept: deque[Events] = deque()
+        #: Events, the last ones of all.
+        self.kept: deque[Events] = deque()
         self.first = self.count = 0
         #: Why and when the query ended.
         self.closed: tuple[str, Stamps] | None = None
@@ -62,36 +79,32 @@ class Topic:
     def _table(self) -> KeyTable:
         return self._encoder.edges if self._pattern.of_edges else self._encoder.vertices
 
-    def publish(self, found: Found, stamps: Stamps, statuses: Collection[str], *, initial: bool) -> pa.Table | None:
-        """Publish what was found at observations with these stamps; return the events.
+    def events_of(self, found: Found, stamps: Stamps, *, initial: bool) -> Events:
+        """Return events in order: by observation, first what is none any more, then by key.
 
         Parameters
         ----------
         found : Found
         stamps : Stamps
             By observation.
-        statuses : collection of str
-            Those that are published.
         initial : bool
             Whether these are the first answers.
         """
-        opening, closing = (status in statuses for status in self._pattern.statuses)
-        if not (opening and closing):
-            rows = np.flatnonzero(np.where(found.opening, opening, closing))
-            found = Found._make(column[rows] for column in found)
-        if not len(found.keys):
-            return None
         order = np.lexsort((*self._ranks(found.keys)[::-1], found.opening, found.observations))
         found = Found._make(column[order] for column in found)
-        events = Events(
-            Stamps._make(column[found.observations] for column in stamps), found.opening.astype(np.int8), found.keys,
-            found.values, initial,
-        )  # fmt: skip
-        self._kept.append(events)
-        self.count += len(found.keys)
-        while self.count - self.first - len(self._kept[0].keys) >= self._most:
-            self.first += len(self._kept.popleft().keys)
-        return self._rows(events, self.count - len(found.keys))
+        happened = Stamps._make(column[found.observations] for column in stamps)
+        first = np.full(len(found.keys), initial)
+        return Events(happened, happened, found.opening, found.keys, found.values, first)
+
+    def publish(self, events: Events) -> pa.Table | None:
+        """Publish events; return them as a table."""
+        if not len(events.keys):
+            return None
+        self.kept.append(events)
+        self.count += len(events.keys)
+        while self.count - self.first - len(self.kept[0].keys) >= self._most:
+            self.first += len(self.kept.popleft().keys)
+        return self._rows(events, self.count - len(events.keys))
 
     def close(self, reason: str, stamps: Stamps) -> pa.Table:
         """Publish that the query has ended."""
@@ -110,14 +123,15 @@ class Topic:
         if after < self.first:
             raise InputError(f"after = {after:,}: events of {self.name} are kept from {self.first:,} on")
         tables, at = [], self.first
-        for events in self._kept:
+        for events in self.kept:
             if at + len(events.keys) > after:
                 tables.append(self._rows(events, at).slice(max(0, after - at)))
             at += len(events.keys)
         if self.closed is not None:
             tables.append(self._closing(*self.closed))
         nothing = np.zeros(0, np.int64)
-        empty = Events(Stamps(nothing, nothing, nothing), nothing.astype(np.int8), nothing, nothing, False)
+        never = Stamps(nothing, nothing, nothing)
+        empty = Events(never, never, nothing.astype(np.bool_), nothing, nothing, nothing.astype(np.bool_))
         tables = tables or [self._rows(empty, 0)]
         for name in self._pattern.columns:  # integers and texts
             types = {table.schema.field(name).type for table in tables if name in table.column_names}
@@ -146,10 +160,11 @@ class Topic:
         columns = {
             "offset": pa.array(np.arange(offset, offset + size)),
             "time": pa.array(moments(events.stamps.times), pa.timestamp("us", "UTC")),
-            "status": pa.array(np.where(events.status, opening, closing).tolist(), pa.string()),
+            "status": pa.array(np.where(events.opens, opening, closing).tolist(), pa.string()),
         } | self._columns(events.keys, events.values)
         columns |= {
-            "initial": pa.array(np.full(size, events.initial)), "reason": pa.nulls(size, pa.string()),
+            "released": pa.array(moments(events.released.times), pa.timestamp("us", "UTC")),
+            "initial": pa.array(events.initial), "reason": pa.nulls(size, pa.string()),
             "event_id": pa.array(self._ids(events, columns["status"].to_pylist()), pa.string()),
         }  # fmt: skip
         return pa.table(columns)
@@ -164,7 +179,8 @@ class Topic:
         time, phase, asn = (int(column[0]) for column in stamps)
         return pa.table({
             "offset": pa.array([self.count - 1]), "time": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
-            "status": ["CLOSED"], "initial": [False], "reason": [reason],
+            "status": ["CLOSED"], "released": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
+            "initial": [False], "reason": [reason],
             "event_id": [_id(self.name, time, phase, asn, "CLOSED", reason)],
         })  # fmt: skip
 

@@ -281,7 +281,7 @@ class Reference:
         made = [Job(one, self.now) for one in check(script, parameters, known)]
         for job in made:
             for other in job.after:
-                theirs = next(one for one in [*made, *self.jobs.values()] if one.topic == other)
+                theirs = next(one for one in [*made, *self.jobs.values(), *self.gone.values()] if one.topic == other)
                 job.every = job.every or theirs.every
             self.jobs[job.topic] = job
         self.observe(self.now, initial=made)
@@ -606,7 +606,8 @@ class Reference:
         for other in self.jobs.values():
             for held in list(other.held):
                 constraints = [one for one in other.query.where if isinstance(one, syntax.Temporal)]
-                if all(self.follows(other, held, one) for one in constraints if one.relation == "PREDATES"):
+                due = all(self.follows(other, held, one) for one in constraints if one.relation == "PREDATES")
+                if due and held in other.held:  # others that were published with it can have released it
                     other.held.remove(held)
                     other.shown.add(held.key)
                     self.publish(other, held._replace(released=event.released))

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 import goffish as gf
+from goffish.errors import InputError
 from tests.streaming.graphs.examples import EXAMPLES
 from tests.streaming.graphs.notation import record
 from tests.streaming.graphs.reference import Event, Reference
 from tests.streaming.graphs.test_reference import shown, steps
 
-SOME = ("BOB", "INTERESTS", "TWO_HOPS", "SCAN", "NET", "LIFE")
+SOME = ("BOB", "INTERESTS", "TWO_HOPS", "SCAN", "NET", "LIFE", "TEMPORAL")
 
 
 class Followed:
@@ -39,7 +40,7 @@ class Followed:
             self.events.append(Event(row["time"].timestamp(), topic, row["status"], key, values, row["initial"]))
 
 
-FIELDS = {"offset", "time", "status", "initial", "reason", "event_id"}
+FIELDS = {"offset", "time", "status", "released", "initial", "reason", "event_id"}
 
 
 #: The least lateness with which records of equal times are accepted, in seconds.
@@ -109,7 +110,9 @@ def some_records(rng: random.Random, count: int) -> Iterator[dict[str, Any]]:
 LABELS = [*(f"v{n}" for n in range(8)), 3, 20, "w"]
 
 
-def some_query(rng: random.Random, topic: str) -> str:
+def some_query(rng: random.Random, topic: str, others: list[str]) -> str:
+    """Return a random query, which may name other topics."""
+
     def predicates() -> str:
         parts = [
             "x < 3", "x >= 1.5", "y != a", "has(y)", "NOT (x = 1)", "type = a OR x = 2", "tags = b", "tags != c",
@@ -130,8 +133,14 @@ def some_query(rng: random.Random, topic: str) -> str:
     length = rng.choice(["", "", f" FOR {rng.randrange(1, 60)}s"])
     window = rng.choice(["", "", f" WINDOW {rng.randrange(1, 30)}s"])
     constraints = rng.sample([f"edge:{predicates()}", f"node:{predicates()}"], rng.randrange(3))
-    where = " WHERE " + " AND ".join(constraints) if constraints else ""
     every = rng.choice(["", "", f" EMIT EVERY {rng.randrange(2, 15)}s"])
+    if others and rng.random() < 0.6:
+        every = ""  # which is that of the topic
+        constraints.append(
+            f"{rng.choice(['SUCCEEDS', 'PREDATES'])} {rng.choice(['', '2 OF '])}{rng.choice(others)}"
+            f"{rng.choice(['', ' WITHIN 10s', ' WITHIN 40s'])}{rng.choice(['', ' SHARING VERTICES'])}"
+        )
+    where = " WHERE " + " AND ".join(constraints) if constraints else ""
     return f"DETECT {pattern}{length}{window}{where}{every} AS {topic}"
 
 
@@ -146,7 +155,9 @@ def test_random_queries(seeds: range) -> None:
         live, reference = gf.stream.LiveGraph(lateness=TICK), Reference()
         followed = Followed(live)
         live.feed([{"t": TICK, "op": "heartbeat"}])
-        texts = "; ".join(some_query(rng, f"t{number}") for number in range(4))
+        topics = [f"t{number}" for number in range(4)]
+        queries = [some_query(rng, topic, topics[: rng.randrange(2) and at]) for at, topic in enumerate(topics)]
+        texts = "; ".join(queries)
         followed.submit(texts, {})
         reference.submit(texts)
         again = rng.randrange(40, 80)
@@ -162,17 +173,18 @@ def test_random_queries(seeds: range) -> None:
                 end = given[again - 1]["t"]
                 live.feed([{"t": end + TICK, "op": "heartbeat"}])
                 reference.advance(end)
-                late = some_query(rng, "late")
+                late = some_query(rng, "late", topics)
                 followed.submit(late, {})
                 reference.submit(late)
         live.feed([{"t": 1000 + TICK, "op": "heartbeat"}])
         reference.advance(1000)
-        for topic in (*(f"t{number}" for number in range(4)), "late"):
+        for topic, text in zip((*topics, "late"), (*queries, late), strict=True):
             found = [shown(one) for one in followed.events if one.topic == topic]
             expected = [shown(one) for one in reference.events if one.topic == topic]
-            assert found == expected, f"seed {seed}: {texts if topic != 'late' else late}"
+            assert found == expected, f"seed {seed}: {texts}; {late}"
             assert live.events(topic)["offset"].to_pylist() == list(range(len(found)))
-            check_fold(live, topic, found)
+            if "SUCCEEDS" not in text and "PREDATES" not in text:
+                check_fold(live, topic, found)
 
 
 def check_fold(live: gf.stream.LiveGraph, topic: str, found: list[str]) -> None:
@@ -189,3 +201,73 @@ def check_fold(live: gf.stream.LiveGraph, topic: str, found: list[str]) -> None:
         assert (key(row) in opened) != opens
         opened ^= {key(row)}
     assert sorted(opened) == sorted(map(key, live.answers(topic).to_pylist()))
+
+
+@pytest.mark.parametrize(
+    ("ordered", "expected"),
+    [("", [(12, 15), (10, 18), (30, 31)]), (" AND ORDERED", [(10, 18), (12, 18), (30, 41)])],
+)
+def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
+    """Breaks when an event overtakes one that is held, or waits for one that was dropped."""
+    live = gf.stream.LiveGraph(lateness=TICK)
+    live.submit(f"""
+        DETECT Match(edge:{{call}}) AS calls;
+        DETECT Match(vertex:{{login = true}}) WHERE PREDATES calls WITHIN 12s SHARING VERTICES{ordered} AS logins
+    """)
+    logins = [(10, "a"), (12, "b"), (29, "nobody"), (30, "c")]
+    calls = [(15, "b"), (18, "a"), (31, "c")]
+    live.feed(sorted([
+        *({"t": t, "op": "+v", "id": id, "attrs": {"login": True}} for t, id in logins),
+        *({"t": t, "op": "+e", "src": id, "dst": "x", "attrs": {"type": "call"}} for t, id in calls),
+    ], key=lambda one: one["t"]))  # fmt: skip
+    for t in range(40, 50):
+        live.feed([{"t": t + TICK, "op": "heartbeat"}])
+    rows = live.events("logins").to_pylist()
+    found = [(row["time"].timestamp(), row["released"].timestamp()) for row in rows]
+    assert found[:2] == expected[:2] and found[2][0] == 30
+    assert found[2][1] >= expected[2][1] and len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("DETECT Cluster(size > 3)", "line 1, column 8: pattern Cluster: not available yet; choose from Match"),
+        ("DETECT Match(edge:{}) SINCE 5h", "SINCE 5h: not available yet; accepted is FOR"),
+        ("DETECT Match(edge:{time > soon})", 'time > "soon": accepted are seconds and texts such as'),
+        ("DETECT Match(edge:{}) WITH (limit = 5)", "WITH limit: not available yet"),
+        ("CANCEL nothing", "line 1, column 8: topic nothing: no such query runs"),
+        ("DETECT Match(vertex:{id = busy.*})", "topic busy: unknown"),
+        ("DETECT Match(edge:{x = $y})", "parameter $y: has no value"),
+    ],
+)
+def test_what_is_not_accepted(text: str, message: str) -> None:
+    """Breaks when a query of a text is registered although another one is refused, or others cease to run."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("DETECT Match(vertex:{x = 1}) AS first")
+    with pytest.raises(gf.stream.CgqlError) as caught:
+        live.submit(f"DETECT Match(vertex:{{y = 1}}) AS second; {text}".replace("\n", " "))
+    assert message.split(": ", 1)[-1] in str(caught.value)
+    with pytest.raises(InputError, match="topic second: unknown; choose from first"):
+        live.events("second")
+    live.feed([{"t": 1, "op": "+v", "id": "a", "attrs": {"x": 1}}])
+    assert live.answers("first").to_pylist() == [{"id": "a"}]
+
+
+def test_topics_that_end() -> None:
+    """Breaks when a query that names one that was cancelled goes on, or a limit ends more than one query."""
+    live = gf.stream.LiveGraph(lateness=0, events=10)
+    live.submit("""
+        DETECT Match(vertex:{}) AS all;
+        DETECT Match(edge:{}) WHERE SUCCEEDS all AS after;
+        DETECT Reach(source:{}, sink:{}) AS pairs
+    """)
+    for first in (1, 100):
+        live.feed({"t": n, "op": "+v", "id": n} for n in range(first, 100 if first == 1 else 5000))
+    assert live.events("pairs")["reason"].to_pylist() == ["failed(limit: 4,999 sources; accepted are 4,096)"]
+    with pytest.raises(InputError, match=r"after = 0: events of all are kept from \d"):
+        live.events("all")
+    live.cancel("all")
+    assert live.events("after")["reason"].to_pylist() == ["failed(topic all)"]
+    with pytest.raises(InputError, match="topic all: no such query runs; running are none"):
+        live.cancel("all")
+    assert live.submit("DETECT Match(edge:{})") == ["q4"]

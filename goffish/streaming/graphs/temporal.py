@@ -1,0 +1,191 @@
+"""Events that depend on events of other topics before or after them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from goffish.errors import JobError
+from goffish.streaming.batches import LAST
+from goffish.streaming.graphs.cgql import syntax
+
+#: How long an event waits for later ones if the query does not say it, in microseconds.
+_HORIZON = 3600 * 10**6
+#: Events of other topics that are remembered.
+_MOST = 1_000_000
+Stamp = tuple[int, int, int]
+
+
+class Occurrence(NamedTuple):
+    """An event that is to be published.
+
+    Attributes
+    ----------
+    stamp : (int, int, int)
+        Time, phase, and number of the record.
+    released : (int, int, int)
+        The same of the tick at which it is published.
+    status : str
+    opens : bool
+    key, value : int
+    initial : bool
+    vertices : frozenset of int
+    """
+
+    stamp: Stamp
+    released: Stamp
+    status: str
+    opens: bool
+    key: int
+    value: int
+    initial: bool
+    vertices: frozenset[int]
+
+
+class _Earlier:
+    """Events of another topic that an event must succeed."""
+
+    def __init__(self, constraint: syntax.Temporal) -> None:
+        self._constraint = constraint
+        self._known: deque[tuple[int, frozenset[int]]] = deque()
+
+    def note(self, event: Occurrence) -> None:
+        """Remember an event if it can count."""
+        constraint = self._constraint
+        if constraint.within is None and not constraint.shares and len(self._known) == constraint.count:
+            return  # only the first ones matter
+        if constraint.within is not None:
+            while self._known and self._known[0][0] < event.stamp[0] - constraint.within.micros:
+                self._known.popleft()
+        if len(self._known) == _MOST:
+            raise JobError(f"limit: {constraint} needs more than {_MOST:,} events of the topic; give WITHIN")
+        self._known.append((event.stamp[0], event.vertices))
+
+    def allows(self, event: Occurrence) -> bool:
+        """Whether enough events came before one."""
+        constraint, time = self._constraint, event.stamp[0]
+        begin = -LAST if constraint.within is None else time - constraint.within.micros
+        count = 0
+        for other, vertices in self._known:
+            count += begin <= other < time and not (constraint.shares and vertices.isdisjoint(event.vertices))
+            if count >= constraint.count:
+                return True
+        return False
+
+
+class _Held:
+    """An event that waits for later ones of other topics."""
+
+    def __init__(self, event: Occurrence, constraints: Sequence[syntax.Temporal]) -> None:
+        self.event = event
+        self._missing = [one.count for one in constraints]
+        spans = [_HORIZON if one.within is None else one.within.micros for one in constraints]
+        self._until = [event.stamp[0] + span for span in spans]
+        self._constraints = constraints
+
+    @property
+    def last(self) -> int:
+        """Time at which it is dropped."""
+        return min(until for until, missing in zip(self._until, self._missing, strict=True) if missing > 0)
+
+    def takes(self, at: int, other: Occurrence) -> bool:
+        """Whether it is published after another event."""
+        constraint = self._constraints[at]
+        shares = not constraint.shares or not other.vertices.isdisjoint(self.event.vertices)
+        if self.event.stamp[0] < other.stamp[0] <= self._until[at] and shares:
+            self._missing[at] -= 1
+        return max(self._missing) <= 0
+
+
+class Temporal:
+    """The constraints ``SUCCEEDS``, ``PREDATES`` and ``ORDERED`` of a query.
+
+    Parameters
+    ----------
+    query : Query
+    statuses : mapping
+        Of other topics: those that count unless the query names some.
+    """
+
+    def __init__(self, query: syntax.Query, statuses: Mapping[str, Collection[str]]) -> None:
+        given = [one for one in query.where if isinstance(one, syntax.Temporal)]
+        self._earlier = [(self._counted(one, statuses), _Earlier(one)) for one in given if one.relation == "SUCCEEDS"]
+        self._later = [one for one in given if one.relation == "PREDATES"]
+        self._of_later = [self._counted(one, statuses) for one in self._later]
+        self._ordered = any(isinstance(one, syntax.Ordered) for one in query.where)
+        self._held: list[_Held] = []
+        self._ready: list[Occurrence] = []  # in the order of their times, behind one that is held
+        self._shown = set[int]()
+
+    @staticmethod
+    def _counted(constraint: syntax.Temporal, statuses: Mapping[str, Collection[str]]) -> tuple[str, frozenset[str]]:
+        assert isinstance(constraint.of, syntax.Topic)
+        name = constraint.of.name
+        return name, frozenset(constraint.of.statuses or statuses[name])
+
+    def step(self, own: Sequence[Occurrence], others: Mapping[str, Sequence[Occurrence]]) -> list[Occurrence]:
+        """Return the events that are published.
+
+        Parameters
+        ----------
+        own : sequence of Occurrence
+            Events of the query, in order.
+        others : mapping
+            Published events of the topics that it names.
+        """
+        rows: list[tuple[Stamp, int, int, str, Occurrence]] = []
+        for topic, events in others.items():
+            rows += [(one.released, 0, at, topic, one) for at, one in enumerate(events)]
+        rows += [(one.released, 1, at, "", one) for at, one in enumerate(own)]
+        found: list[Occurrence] = []
+        for released, mine, _, topic, event in sorted(rows, key=lambda row: row[:3]):
+            new = self._own(event) if mine else self._other(topic, event, released)
+            found += self._in_order(new, released) if self._ordered else new
+        return found
+
+    def expire(self, time: int) -> list[Occurrence]:
+        """Drop what has waited in vain, and return what waited for that only."""
+        self._held = [one for one in self._held if one.last >= time]
+        return self._in_order([], (time, 0, 0)) if self._ordered else []
+
+    def _own(self, event: Occurrence) -> list[Occurrence]:
+        if not event.opens:
+            waiting = [one for one in self._held if one.event.key == event.key]
+            if waiting:
+                self._held = [one for one in self._held if one.event.key != event.key]
+            elif event.key in self._shown:
+                self._shown.discard(event.key)
+                return [event]
+            return []
+        if not all(one.allows(event) for _, one in self._earlier):
+            return []
+        if self._later:
+            self._held.append(_Held(event, self._later))
+            return []
+        self._shown.add(event.key)
+        return [event]
+
+    def _other(self, topic: str, event: Occurrence, released: Stamp) -> list[Occurrence]:
+        for (name, statuses), one in self._earlier:
+            if name == topic and event.status in statuses:
+                one.note(event)
+        self._held = [one for one in self._held if one.last >= event.stamp[0]]
+        found = []
+        for at, (name, statuses) in enumerate(self._of_later):
+            if name != topic or event.status not in statuses:
+                continue
+            for held in list(self._held):
+                if held.takes(at, event):
+                    self._held.remove(held)
+                    self._shown.add(held.event.key)
+                    found.append(held.event._replace(released=released))
+        return found
+
+    def _in_order(self, found: list[Occurrence], released: Stamp) -> list[Occurrence]:
+        """Keep events back that are later than one that is held."""
+        self._ready = sorted([*self._ready, *found], key=lambda one: one.stamp)
+        first: Any = min((one.event.stamp for one in self._held), default=(LAST, 0, 0))
+        ready = [one for one in self._ready if one.stamp < first]
+        self._ready = self._ready[len(ready) :]
+        return [one._replace(released=max(one.released, released)) for one in ready]
