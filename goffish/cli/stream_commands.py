@@ -15,6 +15,7 @@ from goffish.cli.checks import check_choice, name_values
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
+from goffish.cli.query_commands import SUFFIX, check_queries, run_queries
 from goffish.cli.stream_hosts import (
     MACHINES,
     AuthorityOption,
@@ -41,6 +42,21 @@ if TYPE_CHECKING:
 
 _Flow = Annotated[
     str, typer.Argument(metavar="FLOW", help="Python file, with :NAME of the flow if it has several; or YAML file.")
+]
+_FlowOrQueries = Annotated[
+    str,
+    typer.Argument(
+        metavar="FLOW",
+        help="Python file, with :NAME of the flow if it has several; or YAML file; or graph queries (.cgql).",
+    ),
+]
+#: Heading of the options of graph queries.
+QUERIES = "Graph queries"
+_Param = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE", help="Value of a word or of $NAME in graph queries; repeatable.", rich_help_panel=QUERIES
+    ),
 ]
 
 
@@ -81,7 +97,8 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
 
 
 def _run(
-    flow: _Flow,
+    context: typer.Context,
+    flow: _FlowOrQueries,
     checkpoint: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Folder of checkpoints to resume from and to write; must be trusted."),
@@ -168,6 +185,33 @@ def _run(
             metavar="DIR", help="Folder for what was measured and decided, as Parquet files.", rich_help_panel=SCALING
         ),
     ] = None,
+    updates: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Changes of the graph: .jsonl or .parquet, or - for JSON lines of standard input; repeatable.",
+            rich_help_panel=QUERIES,
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="New folder for a file of events of each topic.",
+            show_default="events are printed",
+            rich_help_panel=QUERIES,
+        ),
+    ] = None,
+    param: _Param = None,
+    lateness: Annotated[
+        float | None,
+        typer.Option(
+            **duration("s"),
+            help="How much later than others records may come; numbers are seconds.",
+            show_default="5",
+            rich_help_panel=QUERIES,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     from dataclasses import asdict
@@ -182,6 +226,15 @@ def _run(
     from goffish.streaming.topology import SinkOptions
 
     result = None
+    if out is not None:
+        local_path(out)
+    _check_options(context, queries=flow.endswith(SUFFIX))
+    if flow.endswith(SUFFIX):
+        if not updates:
+            raise InputError(f"{flow}: graph queries need --updates")
+        with _status(flow, quiet=out is None) as report:
+            run_queries(flow, updates, out, param, 5.0 if lateness is None else lateness, report, as_document=json)
+        return
     number = read_workers(workers)
     check_choice("delivery", delivery, ("exactly-once", "at-least-once"))
     for path in (checkpoint, decisions):
@@ -262,6 +315,17 @@ def _run(
         raise typer.Exit(INTERRUPTED if metrics.stopped == "interrupted" else TERMINATED)
 
 
+def _check_options(context: typer.Context, *, queries: bool) -> None:
+    """Refuse options of flows for graph queries, and the reverse."""
+    of_queries = {"updates", "out", "param", "lateness"}
+    for name in context.params.keys() - {"flow", "json"}:
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or queries == (name in of_queries):
+            continue
+        where = "not with graph queries" if queries else f"only with graph queries, a file that ends in {SUFFIX}"
+        raise InputError(f"--{name}: {where}")
+
+
 @contextmanager
 def _status(title: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Show a status line on standard error if it is a terminal; yield the callback for its text."""
@@ -307,10 +371,14 @@ def _print_scaling(result: Result, scaling: Scaling) -> None:
     ])  # fmt: skip
 
 
-def _check(flow: _Flow, json: Json = False) -> None:
+def _check(context: typer.Context, flow: _FlowOrQueries, param: _Param = None, json: Json = False) -> None:
     from goffish.cli.output import print_json, print_table
     from goffish.streaming.flow_file import load_flow
 
+    _check_options(context, queries=flow.endswith(SUFFIX))
+    if flow.endswith(SUFFIX):
+        check_queries(flow, param, as_document=json)
+        return
     topology = load_flow(flow).check()
     rows = [
         [one.name, one.kind, ", ".join(map(str, one.alternates)), ", ".join(_inputs(one)), one.keys]

@@ -259,6 +259,24 @@ class LiveGraph:
         """
         return self._query(topic).answers()
 
+    def query(self, topic: str) -> str:
+        """Return the text of a query, with the values of its parameters.
+
+        Parameters
+        ----------
+        topic : str
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        InputError
+            There is no such topic.
+        """
+        return str(self._query(topic))
+
     def _query(self, topic: str) -> Query:
         if topic not in self._queries.all:
             raise InputError(f"topic {topic}: unknown; choose from {', '.join(self._queries.all) or 'none'}")
@@ -266,9 +284,12 @@ class LiveGraph:
 
     @property
     def _now(self) -> int:
-        """Time up to which all records are applied; that of the last one after `end`."""
+        """Time up to which all records are applied; that of the last one after `end`.
+
+        Before the first one, it would depend on how many wait.
+        """
         reached = self._sequencer.watermark
-        return self._last if reached == LAST else reached
+        return self._last if reached == LAST or self._last == FIRST else reached
 
     @property
     def time(self) -> datetime | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
-from goffish.streaming.batches import FIRST, LAST
+from goffish.streaming.batches import FIRST
 from goffish.streaming.graphs import pattern_kernels
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.checks import Checked, check
@@ -130,8 +130,11 @@ class Query:
         self._programs: list[tuple[int, int]] = []
         self._observation = 0  # number of the one that goes on, with `every`
         self._last: _Stamp = FIRST, 0, 0  # the last tick
-        self._end = LAST
+        self._end: int | None = None
         self.begun = False
+
+    def __str__(self) -> str:
+        return str(self._query)
 
     def bind(self, vertices: Predicates, edges: Predicates) -> None:
         """Add the predicates of this query to those of all."""
@@ -150,7 +153,7 @@ class Query:
         """Find the first answers at a time, from all that exists."""
         self.begun = True
         if isinstance(self._query.duration, syntax.For):
-            self._end = min(LAST, time + self._query.duration.span.micros)
+            self._end = time + self._query.duration.span.micros
         deltas = self._see(batch, state)
         deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, _BEGINNING, 0, False
         self._last = time, _BEGINNING, 0
@@ -163,21 +166,22 @@ class Query:
 
     def step(self, batch: Batch, state: State) -> list[pa.Table]:
         """Follow changes, and return the events."""
-        if ends := self._end <= batch.until:
-            batch = batch._replace(until=self._end - 1)
+        end = self._end if self._end is not None and self._end <= batch.until else None
+        if end is not None:
+            batch = batch._replace(until=end - 1)
         deltas = self._see(batch, state)
-        if ends:
-            deltas = Deltas._make(column[deltas.times < self._end] for column in deltas)
-            batch = batch._replace(times=batch.times[batch.times < self._end])
+        if end is not None:
+            deltas = Deltas._make(column[deltas.times < end] for column in deltas)
+            batch = batch._replace(times=batch.times[batch.times < end])
         self.published = []
         tables = []
         if len(deltas.kinds) or self._pattern.pending or self._temporal is not None:
-            tables.append(self._observe(deltas, batch, state, ends=ends))
+            tables.append(self._observe(deltas, batch, state, ends=end is not None))
         if self._temporal is not None:
             tables.append(self._send(self._temporal.expire(batch.until)))
         self._note(batch)
-        if ends:
-            tables.append(self.close("expired", self._end))
+        if end is not None:
+            tables.append(self.close("expired", end))
         return [one for one in tables if one is not None]
 
     @property
@@ -204,7 +208,7 @@ class Query:
 
     def is_concerned(self, batch: Batch, state: State) -> bool:
         """Whether something happens to this query."""
-        if self._end <= batch.until or self._pattern.pending or self._temporal is not None:
+        if self._pattern.pending or self._temporal is not None or (self._end is not None and self._end <= batch.until):
             return True
         if self._timers[2] and self._timers[0][0] <= batch.until:
             return True
@@ -396,13 +400,11 @@ class Queries:
 
     def step(self, flips: Flips, times: Numbers, asn: int, until: int) -> None:
         """Follow what some records have changed, until a time."""
-        if not self._running or until == FIRST:
-            return
         waiting = [topic for topic, query in self._running.items() if not query.begun]
-        if waiting:  # there was nothing before the first records
-            self._begin(
-                waiting, Batch.of(flips.take(slice(0)), times, asn, until), int(times[0]) if len(times) else until
-            )
+        if waiting and not len(times):
+            return  # time begins with the first record
+        if waiting:
+            self._begin(waiting, Batch.of(flips.take(slice(0)), times, asn, until), int(times[0]))
         batch = Batch.of(flips, times, asn, until)
         running = list(self._running.values())
         for query in running:

@@ -54,7 +54,8 @@ def test_worked_examples(name: str) -> None:
     live = gf.stream.LiveGraph(lateness=TICK)
     followed = Followed(live)
     wanted: list[str] = []
-    live.feed([{"t": TICK if name != "SCAN" else TICK - 1, "op": "heartbeat"}])
+    begin = 0 if name != "SCAN" else -1
+    live.feed([{"t": begin, "op": "heartbeat"}, {"t": begin + TICK, "op": "heartbeat"}])
     if example.queries:
         followed.submit(example.queries, example.parameters)
     last = 0.0
@@ -154,7 +155,7 @@ def test_random_queries(seeds: range) -> None:
         given = list(some_records(rng, 120))
         live, reference = gf.stream.LiveGraph(lateness=TICK), Reference()
         followed = Followed(live)
-        live.feed([{"t": TICK, "op": "heartbeat"}])
+        live.feed([{"t": 0, "op": "heartbeat"}, {"t": TICK, "op": "heartbeat"}])
         topics = [f"t{number}" for number in range(4)]
         queries = [some_query(rng, topic, topics[: rng.randrange(2) and at]) for at, topic in enumerate(topics)]
         texts = "; ".join(queries)

@@ -17,6 +17,8 @@ _CLUSTERS = ("Cluster", "Component")
 MEASURES = ("size", "edges", "density", "diameter")
 AGGREGATES = ("sum", "avg", "min", "max", "count")
 _MOST_VERTICES, _MOST_EDGES = 5, 6
+#: A hundred years, in microseconds.
+_LONGEST = 36_525 * 86_400_000_000
 #: Statuses of events, by pattern; the first ones open an answer.
 STATUSES = {
     "Reach": ("REACHABLE", "UNREACHABLE"),
@@ -123,6 +125,10 @@ def check(
     queries: dict[str, syntax.Query] = {}
     for one in _named(script, len(known)):
         assert one.topic is not None
+        if not one.topic.isidentifier() or not one.topic.isascii():
+            raise CgqlError(
+                f"topic {one.topic}: accepted are letters, digits and _, which do not begin with a digit", one.at
+            )
         if one.topic in queries or one.topic in known:
             raise CgqlError(f"topic {one.topic}: the name is taken", one.at)
         queries[one.topic] = _Query(one, parameters).bound
@@ -397,6 +403,8 @@ class _Query:
         for name, span in spans.items():
             if span is not None and not span.micros:
                 raise CgqlError(f"{name} 0s: must be more than 0", query.at)
+            if span is not None and span.micros > _LONGEST:
+                raise CgqlError(f"{name} {span}: must be at most {syntax.span_text(_LONGEST)}", query.at)
 
 
 def _is_value(one: Any) -> bool:

@@ -1,0 +1,143 @@
+"""Continuous graph queries on the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.commands import assert_refused, call
+
+QUERIES = """
+# Paths from guests to servers.
+DETECT Reach(source:{kind = guest}, sink:{kind = server}, hops: most) WHERE edge:{type = flow} AS paths;
+DETECT Degree(degree >= 2, direction: out) FOR 1h AS busy
+"""
+RECORDS = [
+    {"t": 1, "op": "+v", "id": "g", "attrs": {"kind": "guest"}},
+    {"t": 2, "op": "+v", "id": "s", "attrs": {"kind": "server"}},
+    {"t": 3, "op": "+e", "src": "g", "dst": "h", "attrs": {"type": "flow"}},
+    {"t": 4, "op": "+e", "src": "h", "dst": "s", "attrs": {"type": "flow"}},
+    {"t": 5, "op": "+e", "src": "g", "dst": "x", "attrs": {"type": "other"}},
+]
+EXPECTED = {
+    "paths": [{"time": "1970-01-01T00:00:04+00:00", "status": "REACHABLE", "source": "g", "sink": "s", "hops": 2}],
+    "busy": [
+        {"time": "1970-01-01T00:00:05+00:00", "status": "RAISED", "vertex": "g", "degree": 2},
+        {"time": "1970-01-01T01:00:01+00:00", "status": "CLOSED", "reason": "expired"},
+    ],
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.cgql").write_text(QUERIES)
+    (tmp_path / "u.jsonl").write_text("".join(json.dumps(one) + "\n" for one in RECORDS))
+    return tmp_path
+
+
+def essential(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    beside = ("offset", "released", "initial", "event_id", "topic")
+    return [{name: value for name, value in row.items() if name not in beside} for row in rows]
+
+
+def test_check(files: Path) -> None:
+    """Breaks when a query is not shown as it is understood."""
+    ended = call("stream", "check", "q.cgql", "--param", "most=3", "--json")
+    found = json.loads(ended.out)["queries"]
+    assert [one["topic"] for one in found] == ["paths", "busy"]
+    assert "hops: 3" in found[0]["query"]
+    assert "hops: 3" in call("stream", "check", "q.cgql", "--param", "most=3").out.replace("\n", "")
+    assert not [path.name for path in files.iterdir() if path.suffix not in (".cgql", ".jsonl")]
+
+
+def test_events_are_printed(files: Path) -> None:
+    """Breaks when events are missing, or their lines are not JSON."""
+    ended = call("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl", "--json")
+    assert ended.code == 0, ended.err
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert {t: essential([row for row in rows if row["topic"] == t]) for t in EXPECTED} == EXPECTED
+    plain = call("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl")
+    assert plain.out.splitlines()[0] == "1970-01-01T00:00:04+00:00 paths REACHABLE source=g, sink=s, hops=2"
+    assert plain.out.splitlines()[-1] == "1970-01-01T01:00:01+00:00 busy CLOSED expired"
+
+
+def test_events_are_written(files: Path) -> None:
+    """Breaks when a table of records gives other events, or files of an earlier run are changed."""
+    columns = {name: [row["attrs"].get(name) for row in RECORDS] for name in ("kind", "type")}  # type: ignore[attr-defined]
+    columns |= {name: [row.get(name) for row in RECORDS] for name in ("t", "op", "id", "src", "dst")}
+    pq.write_table(pa.table(columns), "u.parquet")
+    run = ("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.parquet", "--out", "made/out")
+    ended = call(*run, "--json")
+    summary = json.loads(ended.out)
+    assert summary["records"]["applied"] == 5
+    assert summary["topics"][0] == {"topic": "paths", "events": 1, "answers": 1}
+    for topic, expected in EXPECTED.items():
+        lines = (files / "made" / "out" / f"{topic}.jsonl").read_text().splitlines()
+        assert essential([json.loads(line) for line in lines]) == expected
+    again = call(*run)
+    assert_refused(again)
+    assert again.err == "error: --out made/out: is not empty; name a new folder\n"
+
+
+def test_standard_input(files: Path) -> None:
+    """Breaks when events wait for the end of the input, or Ctrl-C loses what was printed."""
+    command = [sys.executable, "-m", "goffish", "stream", "run", "q.cgql", "--param", "most=3", "--updates", "-"]
+    process = subprocess.Popen(
+        [*command, "--lateness", "0", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    for one in RECORDS[:4]:
+        process.stdin.write(json.dumps(one).encode() + b"\n")
+        process.stdin.flush()
+    assert json.loads(process.stdout.readline())["sink"] == "s"
+    process.stdin.write(b'{"t": 6, "op')  # not a whole line yet
+    process.stdin.flush()
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130 and errors == b"interrupted\n"
+    assert time.monotonic() < begun + 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["q.cgql"], "q.cgql: graph queries need --updates"),
+        (["q.cgql", "--updates", "u.jsonl"], "q.cgql, line 3, column 65: unbound parameter most: hops needs a number"),
+        (["q.cgql", "--updates", "no.jsonl", "--param", "most=3"], "--updates no.jsonl: no such file"),
+        (["q.cgql", "--updates", "u.jsonl", "--workers", "2"], "--workers: not with graph queries"),
+        (["q.py", "--updates", "u.jsonl"], "--updates: only with graph queries, a file that ends in .cgql"),
+        (["no.cgql", "--updates", "u.jsonl"], "no.cgql: cannot be read (No such file or directory)"),
+        (["q.cgql", "--updates", "u.csv", "--param", "most=3"], "u.csv: accepted are files that end in .jsonl or"),
+        (["q.cgql", "--updates", "b.jsonl", "--param", "most=3"], "b.jsonl, line 2: not a JSON value"),
+        (["p.cgql", "--updates", "u.jsonl", "--out", "out"], "p.cgql, line 1, column 8: topic ../up: accepted are"),
+    ],
+)
+def test_what_is_refused(files: Path, arguments: list[str], message: str) -> None:
+    """Breaks when an error does not say where it is, or a topic names a file elsewhere."""
+    (files / "u.csv").write_text("t,op\n")
+    (files / "b.jsonl").write_text('{"t": 1, "op": "+v", "id": "a"}\n{"t":\n')
+    (files / "p.cgql").write_text("DETECT Match(edge:{}) AS `../up`")
+    ended = call("stream", "run", *arguments)
+    assert_refused(ended)
+    assert ended.err.startswith(f"error: {message}"), ended.err
+    assert not (files / "up.jsonl").exists() and not (files / "out").exists()
+
+
+def test_records_that_are_not_accepted(files: Path) -> None:
+    """Breaks when records are left out without a word."""
+    with (files / "u.jsonl").open("a") as file:
+        file.write('{"t": 6, "op": "nope"}\n{"t": 20, "op": "heartbeat"}\n{"t": 1, "op": "+v", "id": "late"}\n')
+    ended = call("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl", "--json")
+    assert ended.code == 0
+    assert ended.err.startswith("warning: of 8 records, 1 late, 1 rejected; the last one: late")
