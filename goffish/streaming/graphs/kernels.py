@@ -52,8 +52,13 @@ def first_seen(seqs, ring, high, window, states):
             ring[:] = 0
             high = seq - window
         while seq - high > window:
-            high += 1
-            ring[high % window >> 6] &= ~(np.uint64(1) << np.uint64(high % window & 63))
+            after = high + 1
+            if after & 63 == 0 and seq - window - high >= 64:
+                ring[after % window >> 6] = 0  # a whole word
+                high += 64
+            else:
+                ring[after % window >> 6] &= ~(np.uint64(1) << np.uint64(after % window & 63))
+                high = after
         word, bit = seq % window >> 6, np.uint64(1) << np.uint64(seq % window & 63)
         if ring[word] & bit:
             states[i] = DUPLICATE

@@ -19,6 +19,8 @@ from goffish.streaming.key_table import longer
 _MOST_BYTES, _MOST_SOURCES = 1 << 30, 4096
 _SIDES = {"out": OUTGOING, "in": INCOMING, "both": OUTGOING | INCOMING}
 _LOW = (1 << 32) - 1
+#: Edges for which it does not matter whether they are of the same vertex.
+_FEW = 16
 Numbers = NDArray[np.int64]
 
 
@@ -86,7 +88,8 @@ class Net(NamedTuple):
 
 def _with_space(adjacency: Adjacency, vertices: Numbers) -> Adjacency:
     """Return an adjacency with space for one more edge of each of some vertices."""
-    if not len(vertices):
+    few = len(vertices) < _FEW
+    if few and adjacency.used[0] + 4 * (adjacency.sizes[vertices] + _FEW).sum() <= len(adjacency.pool):
         return adjacency
     vertices, counts = np.unique(vertices, return_counts=True)
     larger = adjacency.sizes[vertices] + counts

@@ -222,16 +222,23 @@ class Query:
 
     def _see(self, batch: Batch, state: State) -> Deltas:
         """Return what this query sees, until the time of the batch."""
-        flips, rows, kinds = batch.flips, [], []
+        flips, places, kinds = batch.flips, [], []
         for program, kind in self._programs:
-            found = np.arange(len(flips.states))[batch.rows(self._number(program, state))]
-            if kind == 0 and self._window is None:
-                found = found[flips.states[found] != RENEWED]
-            rows.append(found)
-            kinds.append((flips.states[found] != OFF) + np.int8(kind))
-        places = np.concatenate(rows)
-        order = np.argsort(batch.places[places], kind="stable")
-        flips, of_roles = flips.take(places[order]), np.concatenate(kinds)[order]
+            rows = batch.rows(self._number(program, state))
+            found, states = np.arange(rows.start, rows.stop), flips.states[rows]
+            if kind == 0 and self._window is None and (states == RENEWED).any():
+                found, states = found[states != RENEWED], states[states != RENEWED]
+            if len(found):
+                places.append(found)
+                kinds.append((states != OFF) + np.int8(kind))
+        if not places:
+            flips, of_roles = flips.take(slice(0)), np.zeros(0, np.int8)
+        else:
+            chosen, of_roles = np.concatenate(places), np.concatenate(kinds)
+            if len(chosen) > 1:
+                order = np.argsort(batch.places[chosen], kind="stable")
+                chosen, of_roles = chosen[order], of_roles[order]
+            flips = flips.take(chosen)
         times = batch.times[flips.records] if len(batch.times) else np.zeros(len(of_roles), np.int64)
         if self._window is None:
             phases = np.full(len(times), _RECORD)
@@ -296,6 +303,8 @@ class Query:
 
     def _publish(self, found: Found, stamps: Stamps, *, initial: bool) -> pa.Table | None:
         """Publish what was found, or what follows from it and from events of other topics."""
+        if not len(found.keys) and self._temporal is None:
+            return None
         events = self.topic.events_of(found, stamps, initial=initial)
         if self._temporal is None and not self.followed:
             opening, closing = (status in self._statuses for status in self._pattern.statuses)

@@ -81,17 +81,21 @@ class Sequencer:
             Seconds of any clock.
         """
         new = len(streams) - len(self._latest)
-        self._latest = np.append(self._latest, np.full(new, FIRST))
-        self._heard = np.append(self._heard, np.full(new, -np.inf))
+        if new:
+            self._latest = np.append(self._latest, np.full(new, FIRST))
+            self._heard = np.append(self._heard, np.full(new, -np.inf))
         states = self._duplicates(records)
-        self._heard[np.unique(records.streams)] = now
+        self._heard[records.streams] = now
         active = (self._latest > FIRST) & (self._heard >= now - self._idle_s)
         self.watermark = kernels.watermarks(
             records.times, records.streams, states, self._latest, active, self._lateness, self.watermark
         )
-        kept = records if not states.any() else records.take(np.flatnonzero(states == KEPT))
+        whole = not states.any()
+        kept = records if whole else records.take(np.flatnonzero(states == KEPT))
         waiting = kept if self._pending is None else self._pending + kept
-        return Released(self._release(waiting, streams), *(np.flatnonzero(states == s) for s in (DUPLICATE, LATE)))
+        nothing = np.zeros(0, np.intp)
+        left_out = (nothing if whole else np.flatnonzero(states == state) for state in (DUPLICATE, LATE))
+        return Released(self._release(waiting, streams), *left_out)
 
     def end(self, streams: list[str]) -> Records:
         """Return everything that waits."""
@@ -101,7 +105,7 @@ class Sequencer:
     def _duplicates(self, records: Records) -> NDArray[np.int8]:
         states = np.zeros(len(records), np.int8)
         numbered = records.seqs >= 0
-        for stream in np.unique(records.streams[numbered]).tolist():
+        for stream in np.unique(records.streams[numbered]).tolist() if numbered.any() else ():
             mine = numbered & (records.streams == stream)
             states[mine] = self._seen.setdefault(stream, _Seen()).mark(records.seqs[mine], self._window)
         return states
