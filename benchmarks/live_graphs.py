@@ -33,6 +33,8 @@ _QUERIES: dict[str, tuple[str | None, Callable[[Any], Any] | None]] = {
     "Neighbourhood": (
         "DETECT Neighbourhood(center:{id = 5}, hops: 2) AS q", lambda graph: graph.neighborhood(5, order=2)
     ),
+    "Component": ("DETECT Component() AS q", lambda graph: graph.connected_components(mode="weak")),
+    "Cluster": ("DETECT Cluster(size > 10, edges > 20) AS q", None),
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from goffish.streaming.graphs.predicates import Flips
 from goffish.streaming.graphs.queries import Queries, Query
 from goffish.streaming.graphs.records import Encoder, Records
 from goffish.streaming.graphs.sequencer import Sequencer
-from goffish.streaming.graphs.state import State
+from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.windows import Duration, microseconds
 
 #: Records of iterables that are encoded at a time.
@@ -147,13 +147,13 @@ class LiveGraph:
         self._apply(self._sequencer.end(list(self._encoder.streams)))
 
     def _apply(self, records: Records) -> None:
-        flips = Flips.empty(0)
+        changes, flips = Changes.empty(0), Flips.empty(0)
         if len(records):
-            _, flips = self._state.apply(records)
+            changes, flips = self._state.apply(records)
             self._last = int(records.times[-1])
         first = self._counts["applied"]
         self._counts["applied"] += len(records)
-        self._queries.step(flips, records.times, first + 1, self._sequencer.watermark)
+        self._queries.step(changes, flips, records.times, first + 1, self._sequencer.watermark)
 
     def submit(
         self, text: str, parameters: Mapping[str, Any] | None = None, *,

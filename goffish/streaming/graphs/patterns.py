@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import JobError
 from goffish.streaming.graphs import kernels, pattern_kernels
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, OUTGOING
-from goffish.streaming.graphs.state import Adjacency, fitted, no_adjacency
-from goffish.streaming.key_table import longer
+from goffish.streaming.graphs.records import Encoder
+from goffish.streaming.graphs.state import Adjacency, arrow_column, fitted, no_adjacency
+from goffish.streaming.key_table import KeyTable, longer
 
 #: Bytes and sources of one query.
 _MOST_BYTES, _MOST_SOURCES = 1 << 30, 4096
@@ -49,12 +51,12 @@ class Deltas(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Answers that are new, or are none any more: observations, whether they are new, keys and values."""
+    """What has become of answers: observations, codes of statuses, keys and values."""
 
     observations: Numbers
-    opening: NDArray[np.bool_]
+    codes: NDArray[np.int8]
     keys: Numbers
-    values: Numbers
+    values: NDArray[Any]
 
 
 class Net(NamedTuple):
@@ -81,12 +83,12 @@ class Net(NamedTuple):
             )  # fmt: skip
         new = deltas.kinds == EDGE_ON
         return net._replace(
-            outgoing=_with_space(net.outgoing, deltas.sources[new]),
-            incoming=_with_space(net.incoming, deltas.targets[new]),
+            outgoing=with_space(net.outgoing, deltas.sources[new]),
+            incoming=with_space(net.incoming, deltas.targets[new]),
         )
 
 
-def _with_space(adjacency: Adjacency, vertices: Numbers) -> Adjacency:
+def with_space(adjacency: Adjacency, vertices: Numbers) -> Adjacency:
     """Return an adjacency with space for one more edge of each of some vertices."""
     few = len(vertices) < _FEW
     if few and adjacency.used[0] + 4 * (adjacency.sizes[vertices] + _FEW).sum() <= len(adjacency.pool):
@@ -113,7 +115,8 @@ class _Space:
         """Keep what a kernel returned, and return a copy of what it found."""
         self.touched, (*columns, count) = result
         self.found = *columns, 0
-        return Found(*(column[:count].copy() for column in columns))
+        observations, opening, keys, values = (column[:count].copy() for column in columns)
+        return Found(observations, opening.astype(np.int8), keys, values)
 
     @property
     def pending(self) -> bool:
@@ -129,12 +132,20 @@ class Pattern:
     query : Query
     """
 
-    #: Statuses of answers that are new, and of those that are none any more.
-    statuses: ClassVar[tuple[str, str]]
+    #: Statuses in the order in which they are published: of answers that are none any more first. And how many of
+    #: them end an answer, which ones begin one, and which ones say that there is one.
+    statuses: ClassVar[tuple[str, ...]]
+    closing: ClassVar[int] = 1
+    opening: ClassVar[frozenset[int]] = frozenset([1])
+    presence: ClassVar[frozenset[int]] = frozenset([1])
     #: Columns of a key, whether they are ids of edges, and the column of the value.
     columns: ClassVar[tuple[str, ...]]
     of_edges: bool = False
     value: ClassVar[str | None] = None
+    #: Type of the values.
+    dtype: ClassVar[Any] = np.int64
+    #: Attributes of vertices whose values are followed.
+    measured: tuple[str, ...] = ()
     #: Arguments with predicates on vertices.
     roles: tuple[str, ...] = ()
     sees_edges: bool = True
@@ -168,15 +179,52 @@ class Pattern:
         """Return the slots that keys consist of."""
         return (keys,)
 
-    def vertices(self, key: int, value: int) -> frozenset[int]:
+    def vertices(self, key: int, value: Any) -> frozenset[int]:
         """Return the vertices that an event is about."""
         return frozenset([key])
+
+    def _table(self, encoder: Encoder) -> KeyTable:
+        return encoder.edges if self.of_edges else encoder.vertices
+
+    def labels(self, encoder: Encoder, keys: Numbers) -> list[list[Any]]:
+        """Return what keys consist of, as it is written."""
+        found: Any = (self._table(encoder).keys(part) for part in self.parts(keys))
+        return [one if isinstance(one, list) else one.to_pylist() for one in found]
+
+    def ranks(self, encoder: Encoder, keys: Numbers) -> list[Numbers]:
+        """Return numbers that order keys as their labels do."""
+        found = []
+        for part in self.parts(keys):
+            slots, places = np.unique(part, return_inverse=True)
+            ordered = slots.copy()
+            kernels.sort_by_key(self._table(encoder).columns, ordered)
+            ranks = np.empty(len(slots), np.int64)
+            ranks[np.searchsorted(slots, ordered)] = np.arange(len(slots))
+            found.append(ranks[places])
+        return found
+
+    def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
+        """Return the columns of keys and values."""
+        parts = zip(self.columns, self.parts(keys), strict=True)
+        columns = {name: arrow_column(self._table(encoder).keys(part)) for name, part in parts}
+        return columns if self.value is None else columns | {self.value: pa.array(values)}
+
+    @property
+    def narrowed(self) -> list[syntax.Predicates]:
+        """Predicates on all vertices that the query sees, beside those of its clauses."""
+        return []
+
+    def list_all(self) -> None:
+        """Let events have all vertices that they are about, however many there are."""
+
+    def see(self, encoder: Encoder) -> None:
+        """Take what compiled code needs beside changes, before a step."""
 
 
 class Match(Pattern):
     """Vertices or edges that satisfy a predicate."""
 
-    statuses, columns = ("MATCHED", "UNMATCHED"), ("id",)
+    statuses, columns = ("UNMATCHED", "MATCHED"), ("id",)
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -187,9 +235,9 @@ class Match(Pattern):
 
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         size = edges if self.of_edges else vertices
-        self._current, self._held = (_longest(one, size) for one in (self._current, self._held))
+        self._current, self._held = (longest(one, size) for one in (self._current, self._held))
         if self.of_edges:
-            self._ends = _longest(self._ends, size)
+            self._ends = longest(self._ends, size)
 
     def step(self, deltas: Deltas, *, ends: bool) -> Found:
         space = self._space
@@ -201,7 +249,7 @@ class Match(Pattern):
         keys = np.flatnonzero(self._held)
         return keys, np.zeros_like(keys)
 
-    def vertices(self, key: int, value: int) -> frozenset[int]:
+    def vertices(self, key: int, value: Any) -> frozenset[int]:
         return frozenset([value >> 32, value & _LOW]) if self.of_edges else frozenset([key])
 
 
@@ -220,7 +268,7 @@ class DegreeRule(NamedTuple):
 class Degree(Pattern):
     """Vertices with some number of edges."""
 
-    statuses, columns, value, roles = ("RAISED", "CLEARED"), ("vertex",), "degree", ("vertex",)
+    statuses, columns, value, roles = ("CLEARED", "RAISED"), ("vertex",), "degree", ("vertex",)
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -239,7 +287,7 @@ class Degree(Pattern):
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         before = len(self._held)
         self._degrees, self._chosen, self._held = (
-            _longest(one, vertices) for one in (self._degrees, self._chosen, self._held)
+            longest(one, vertices) for one in (self._degrees, self._chosen, self._held)
         )
         self._held[before:] = -1
         if self._rule.distinct:
@@ -293,7 +341,7 @@ class Hops(NamedTuple):
 class Reach(Pattern):
     """Pairs of a source and a sink that it reaches."""
 
-    statuses, columns, value = ("REACHABLE", "UNREACHABLE"), ("source", "sink"), "hops"
+    statuses, columns, value = ("UNREACHABLE", "REACHABLE"), ("source", "sink"), "hops"
     roles: tuple[str, ...] = ("source", "sink")
     _direction = "out"
 
@@ -313,8 +361,8 @@ class Reach(Pattern):
         state, before = self._state, len(self._state.rows)
         if vertices > before:
             state = state._replace(
-                rows=_longest(state.rows, vertices), sinks=_longest(state.sinks, vertices),
-                losing=_longest(state.losing, vertices),
+                rows=longest(state.rows, vertices), sinks=longest(state.sinks, vertices),
+                losing=longest(state.losing, vertices),
             )  # fmt: skip
             state.rows[before:] = -1
             state.sinks[before:] = "sink" not in self.roles
@@ -366,23 +414,18 @@ class Reach(Pattern):
     def parts(self, keys: Numbers) -> tuple[Numbers, ...]:
         return keys >> 32, keys & _LOW
 
-    def vertices(self, key: int, value: int) -> frozenset[int]:
+    def vertices(self, key: int, value: Any) -> frozenset[int]:
         return frozenset([key >> 32, key & _LOW])
 
 
 class Neighbourhood(Reach):
     """Vertices near centers."""
 
-    statuses, columns, roles = ("ENTERED", "LEFT"), ("center", "vertex"), ("center",)
+    statuses, columns, roles = ("LEFT", "ENTERED"), ("center", "vertex"), ("center",)
     _direction = "both"
 
 
-PATTERNS: dict[str, type[Pattern]] = {
-    "Match": Match, "Degree": Degree, "Reach": Reach, "Neighbourhood": Neighbourhood,
-}  # fmt: skip
-
-
-def _longest(column: NDArray[Any], size: int) -> NDArray[Any]:
+def longest(column: NDArray[Any], size: int) -> NDArray[Any]:
     """Return a column with space for some elements."""
     return longer(column, len(column), size) if size > len(column) else column
 

@@ -10,25 +10,42 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
-from goffish.streaming.batches import FIRST
+from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs import pattern_kernels
+from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.cgql.syntax import CgqlError
+from goffish.streaming.graphs.clusters import Cluster, Component, values_of
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON
-from goffish.streaming.graphs.patterns import PATTERNS, Deltas, Found, Numbers, predicates_of
+from goffish.streaming.graphs.patterns import (
+    Degree,
+    Deltas,
+    Found,
+    Match,
+    Neighbourhood,
+    Numbers,
+    Pattern,
+    Reach,
+    predicates_of,
+)
 from goffish.streaming.graphs.predicate_kernels import OFF, RENEWED
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
-from goffish.streaming.graphs.state import State
+from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.graphs.temporal import Occurrence, Temporal
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
+from goffish.streaming.graphs.updates import NONE, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX
 from goffish.streaming.key_table import longer
 
 #: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
 _END, _EXPIRATION, _BEGINNING, _RECORD = 1, 2, 3, 4
 _Stamp = tuple[int, int, int]
+_PATTERNS: dict[str, type[Pattern]] = {
+    "Cluster": Cluster, "Component": Component, "Degree": Degree, "Match": Match, "Neighbourhood": Neighbourhood,
+    "Reach": Reach,
+}  # fmt: skip
 #: Takes the topic and its new events.
 Take = Callable[[str, pa.Table], None]
 
@@ -48,6 +65,8 @@ class Batch(NamedTuple):
         Time up to which all records are applied.
     places : array
         Of the flips, in the order in which they happened.
+    changes : Changes
+        Of the graph.
     """
 
     flips: Flips
@@ -55,12 +74,13 @@ class Batch(NamedTuple):
     asn: int
     until: int
     places: Numbers
+    changes: Changes
 
     @classmethod
-    def of(cls, flips: Flips, times: Numbers, asn: int, until: int) -> Batch:
+    def of(cls, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> Batch:
         """Order flips by predicate."""
         places = np.argsort(flips.programs, kind="stable")
-        return cls(flips.take(places), times, asn, until, places)
+        return cls(flips.take(places), times, asn, until, places, changes)
 
     def rows(self, program: int) -> slice:
         """Return where the flips of a predicate are."""
@@ -101,7 +121,8 @@ class Query:
     def __init__(self, checked: Checked, encoder: Encoder, most: int, named: Mapping[str, Query]) -> None:
         query = self._query = checked.query
         _check_available(checked)
-        self._pattern = PATTERNS[query.pattern](query)
+        self._pattern = _PATTERNS[query.pattern](query)
+        self._encoder = encoder
         self.topic = Topic(checked.topic, self._pattern, encoder, most)
         self.named = {topic: named[topic] for topic in checked.after}
         self._temporal = None
@@ -111,6 +132,14 @@ class Query:
         self.followed = False
         for one in self.named.values():
             one.followed = True
+        for constraint in query.where:
+            if (
+                isinstance(constraint, syntax.Temporal)
+                and constraint.shares
+                and isinstance(constraint.of, syntax.Topic)
+            ):
+                self._pattern.list_all()
+                self.named[constraint.of.name]._pattern.list_all()
         own = None if query.every is None else query.every.micros
         #: Time between observations: its own, or that of a topic that it names.
         self.every: int | None = own or next((one.every for one in self.named.values() if one.every), None)
@@ -123,11 +152,13 @@ class Query:
             status for status in self._pattern.statuses
             if all(
                 (status == one.right.value) == (one.operator == "=") for one in query.where
-                if isinstance(one, syntax.Comparison) and isinstance(one.right, syntax.Literal)
+                if isinstance(one, syntax.Comparison) and str(one.left) == "status"
+                and isinstance(one.right, syntax.Literal)
             )
         }  # fmt: skip
         self._shows_initial = not any(str(one) == "initial = false" for one in query.options)
         self._programs: list[tuple[int, int]] = []
+        self._measured: list[int] = []
         self._observation = 0  # number of the one that goes on, with `every`
         self._last: _Stamp = FIRST, 0, 0  # the last tick
         self._end: int | None = None
@@ -139,7 +170,11 @@ class Query:
     def bind(self, vertices: Predicates, edges: Predicates) -> None:
         """Add the predicates of this query to those of all."""
         query, pattern = self._query, self._pattern
-        nodes = predicates_of(query.where, "node", "vertex")
+        try:
+            self._measured = [self._encoder.name(name) for name in pattern.measured]
+        except InputError as error:
+            raise CgqlError(str(error), query.at) from None
+        nodes = [*predicates_of(query.where, "node", "vertex"), *pattern.narrowed]
         self._programs = [
             (vertices.add([*predicates_of(query.arguments, role), *nodes]), EDGE_ON + 1 + 2 * number)
             for number, role in enumerate(pattern.roles)
@@ -155,6 +190,8 @@ class Query:
         if isinstance(self._query.duration, syntax.For):
             self._end = time + self._query.duration.span.micros
         deltas = self._see(batch, state)
+        if self._pattern.measured:
+            deltas = self._with_values(deltas, *self._first_values(state), 0, batch)
         deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, _BEGINNING, 0, False
         self._last = time, _BEGINNING, 0
         if self.every is not None:
@@ -162,7 +199,7 @@ class Query:
         found = self._follow(deltas, state, ends=True)
         if not self._shows_initial:
             found = Found._make(column[:0] for column in found)
-        return self._publish(found, _stamps([self._last]), initial=True)
+        return self._publish(found, _stamps([self._last]), _stamps([self._last]), initial=True)
 
     def step(self, batch: Batch, state: State) -> list[pa.Table]:
         """Follow changes, and return the events."""
@@ -170,6 +207,8 @@ class Query:
         if end is not None:
             batch = batch._replace(until=end - 1)
         deltas = self._see(batch, state)
+        if self._pattern.measured:
+            deltas = self._with_values(deltas, *self._changed_values(batch.changes), batch.asn, batch)
         if end is not None:
             deltas = Deltas._make(column[deltas.times < end] for column in deltas)
             batch = batch._replace(times=batch.times[batch.times < end])
@@ -187,7 +226,7 @@ class Query:
     @property
     def presence(self) -> tuple[str, ...]:
         """Statuses that say that there is an answer."""
-        return self._pattern.statuses[:1]
+        return tuple(self._pattern.statuses[code] for code in sorted(self._pattern.presence))
 
     def pass_over(self, batch: Batch) -> None:
         """Note that records were applied."""
@@ -211,6 +250,8 @@ class Query:
         if self._pattern.pending or self._temporal is not None or (self._end is not None and self._end <= batch.until):
             return True
         if self._timers[2] and self._timers[0][0] <= batch.until:
+            return True
+        if self._pattern.measured and len(batch.changes.ops):
             return True
         rows = (batch.rows(self._number(program, state)) for program, _ in self._programs)
         return any(one.start < one.stop for one in rows)
@@ -267,13 +308,45 @@ class Query:
         phases = np.where(record, _RECORD, _EXPIRATION)
         return Deltas(found, elements, sources, targets, at, phases, asns, np.ones(count, np.bool_))
 
+    def _first_values(self, state: State) -> tuple[Numbers, Numbers, Numbers, Kinds, Bits]:
+        """Return values of vertices: records, numbers of the attribute among those that are measured, and vertices."""
+        attributes, rows = state.graph.of_vertices, np.array(self._measured, np.intp)
+        at, vertices = (one.astype(np.int64) for one in np.nonzero(attributes.kinds[rows] != NONE))
+        kinds, bits = attributes.kinds[rows[at], vertices], attributes.bits[rows[at], vertices]
+        return np.zeros(len(at), np.int64), at, vertices, kinds, bits
+
+    def _changed_values(self, changes: Changes) -> tuple[Numbers, Numbers, Numbers, Kinds, Bits]:
+        """Return values that were set, or that are gone; as `_first_values`."""
+        of_vertices = np.isin(changes.ops, (SET_VERTEX, UNSET_VERTEX))
+        gone = changes.ops == REMOVE_VERTEX
+        rows = [np.flatnonzero(of_vertices & (changes.names == name) | gone) for name in self._measured]
+        at = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+        every = np.concatenate(rows)
+        return changes.records[every], at, changes.elements[every], changes.kinds[every], changes.bits[every]
+
+    @staticmethod
+    def _with_values(
+        deltas: Deltas, records: Numbers, at: Numbers, vertices: Numbers, kinds: Kinds, bits: Bits, asn: int,
+        batch: Batch,
+    ) -> Deltas:  # fmt: skip
+        """Insert values between what else has changed."""
+        codes, numbers = values_of(kinds, bits)
+        times = batch.times[records] if len(batch.times) else records
+        rows = Deltas(
+            (EDGE_ON + 5 + at).astype(np.int8), vertices, codes.astype(np.int64), numbers, times,
+            np.full(len(at), _RECORD), records + asn, np.ones(len(at), np.bool_),
+        )  # fmt: skip
+        both = [np.concatenate(columns) for columns in zip(deltas, rows, strict=True)]
+        order = np.lexsort((both[6], both[5], both[4]))
+        return Deltas(*(column[order] for column in both))
+
     def _observe(self, deltas: Deltas, batch: Batch, state: State, *, ends: bool) -> pa.Table | None:
         if self.every is None:
             columns = deltas.times, deltas.phases, deltas.asns
             deltas.begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
             firsts = np.concatenate([[0], np.flatnonzero(deltas.begins)])  # none goes on before the first one
             stamps = Stamps._make(column[firsts] if len(column) else column for column in columns)
-            return self._publish(self._follow(deltas, state, ends=True), stamps, initial=False)
+            return self._publish(self._follow(deltas, state, ends=True), stamps, stamps, initial=False)
         numbers = deltas.times // self.every
         deltas.begins[:] = np.diff(numbers, prepend=self._observation) > 0
         observations = [self._observation, *numbers[deltas.begins].tolist()]
@@ -284,7 +357,10 @@ class Query:
         expirations = deltas.times[deltas.phases == _EXPIRATION]
         if len(expirations):
             self._last = max(self._last, (int(expirations[-1]), _EXPIRATION, 0))
-        return self._publish(found, stamps, initial=False)
+        released = [((number + 1) * self.every, 0, 0) for number in observations]
+        if ends and self._end is not None:
+            released[-1] = min(released[-1], (self._end, _END, 0))
+        return self._publish(found, stamps, _stamps(released), initial=False)
 
     def _last_before(self, boundary: int, deltas: Deltas, batch: Batch) -> _Stamp:
         """Return the last tick before the end of an observation."""
@@ -298,22 +374,25 @@ class Query:
         return max(found)
 
     def _follow(self, deltas: Deltas, state: State, *, ends: bool) -> Found:
+        self._pattern.see(self._encoder)
         self._pattern.fit(len(state.graph.vertices), len(state.graph.edges.alive), deltas)
         return self._pattern.step(deltas, ends=ends)
 
-    def _publish(self, found: Found, stamps: Stamps, *, initial: bool) -> pa.Table | None:
+    def _publish(self, found: Found, stamps: Stamps, released: Stamps, *, initial: bool) -> pa.Table | None:
         """Publish what was found, or what follows from it and from events of other topics."""
         if not len(found.keys) and self._temporal is None:
             return None
-        events = self.topic.events_of(found, stamps, initial=initial)
+        events = self.topic.events_of(found, stamps, released, initial=initial)
         if self._temporal is None and not self.followed:
-            opening, closing = (status in self._statuses for status in self._pattern.statuses)
-            if not (opening and closing):
-                events = events.take(np.flatnonzero(np.where(events.opens, opening, closing)))
-            return self.topic.publish(events)
+            chosen = np.array([status in self._statuses for status in self._pattern.statuses])
+            return self.topic.publish(events if chosen.all() else events.take(np.flatnonzero(chosen[events.codes])))
         own = self._occurrences(events)
         if self._temporal is not None:
-            others = {name: one.history() if initial else one.published for name, one in self.named.items()}
+            last = (LAST if self._end is None else self._end, _END, 0)
+            others = {
+                name: [event for event in (one.history() if initial else one.published) if event.released <= last]
+                for name, one in self.named.items()
+            }
             own = self._temporal.step(own, others)
         return self._send(own)
 
@@ -322,28 +401,29 @@ class Query:
         return [one for events in self.topic.kept for one in self._occurrences(events)]
 
     def _occurrences(self, events: Events) -> list[Occurrence]:
-        opens, closes = self._pattern.statuses
+        pattern = self._pattern
         rows = zip(
             *(zip(*(column.tolist() for column in part), strict=True) for part in events[:2]),
             *(column.tolist() for column in events[2:]), strict=True,
         )  # fmt: skip
         return [
             Occurrence(
-                stamp, released, opens if new else closes, new, key, value, initial, self._pattern.vertices(key, value)
+                stamp, released, pattern.statuses[code], code, code in pattern.opening, code < pattern.closing, key,
+                value, initial, pattern.vertices(key, value),
             )
-            for stamp, released, new, key, value, initial in rows
-        ]
+            for stamp, released, code, key, value, initial in rows
+        ]  # fmt: skip
 
     def _send(self, events: list[Occurrence]) -> pa.Table | None:
         events = [one for one in events if one.status in self._statuses]
         self.published += events
         if not events:
             return None
-        opens, keys, values, initial = (
-            np.array([getattr(one, name) for one in events]) for name in ("opens", "key", "value", "initial")
-        )
+        codes, keys, initial = (np.array([getattr(one, name) for one in events]) for name in ("code", "key", "initial"))
+        values = np.empty(len(events), self._pattern.dtype)
+        values[:] = [one.value for one in events]
         stamps, released = (_stamps([getattr(one, name) for one in events]) for name in ("stamp", "released"))
-        return self.topic.publish(Events(stamps, released, opens, keys, values, initial))
+        return self.topic.publish(Events(stamps, released, codes, keys, values, initial))
 
 
 class Queries:
@@ -391,7 +471,7 @@ class Queries:
         if take is not None:
             self._takes |= dict.fromkeys(new, take)
         if now > FIRST:
-            self._begin(list(new), Batch.of(flips, np.zeros(0, np.int64), 0, now), now)
+            self._begin(list(new), Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, now), now)
         return list(new)
 
     def cancel(self, topic: str, now: int) -> None:
@@ -407,14 +487,14 @@ class Queries:
         self._end(topic, "cancelled", now)
         self._state.watch(*self._predicates(list(self._running.values())))
 
-    def step(self, flips: Flips, times: Numbers, asn: int, until: int) -> None:
+    def step(self, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> None:
         """Follow what some records have changed, until a time."""
         waiting = [topic for topic, query in self._running.items() if not query.begun]
         if waiting and not len(times):
             return  # time begins with the first record
         if waiting:
-            self._begin(waiting, Batch.of(flips.take(slice(0)), times, asn, until), int(times[0]))
-        batch = Batch.of(flips, times, asn, until)
+            self._begin(waiting, Batch.of(Changes.empty(0), flips.take(slice(0)), times, asn, until), int(times[0]))
+        batch = Batch.of(changes, flips, times, asn, until)
         running = list(self._running.values())
         for query in running:
             topic = query.topic.name
@@ -467,8 +547,8 @@ class Queries:
 def _check_available(checked: Checked) -> None:
     """Refuse what is not there yet."""
     query = checked.query
-    if query.pattern not in PATTERNS:
-        raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(PATTERNS)}", query.at)
+    if query.pattern not in _PATTERNS:
+        raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(_PATTERNS)}", query.at)
     if query.duration is not None and not isinstance(query.duration, syntax.For):
         raise CgqlError(f"{query.duration}: not available yet; accepted is FOR", query.duration.at)
     for option in query.options:

@@ -27,8 +27,11 @@ class Occurrence(NamedTuple):
     released : (int, int, int)
         The same of the tick at which it is published.
     status : str
-    opens : bool
-    key, value : int
+    code : int
+        Of the status.
+    opens, closes : bool
+    key : int
+    value : object
     initial : bool
     vertices : frozenset of int
     """
@@ -36,9 +39,11 @@ class Occurrence(NamedTuple):
     stamp: Stamp
     released: Stamp
     status: str
+    code: int
     opens: bool
+    closes: bool
     key: int
-    value: int
+    value: Any
     initial: bool
     vertices: frozenset[int]
 
@@ -155,7 +160,8 @@ class Temporal:
             if waiting:
                 self._held = [one for one in self._held if one.event.key != event.key]
             elif event.key in self._shown:
-                self._shown.discard(event.key)
+                if event.closes:
+                    self._shown.discard(event.key)
                 return [event]
             return []
         if not all(one.allows(event) for _, one in self._earlier):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -13,11 +14,8 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.streaming.batches import moments
-from goffish.streaming.graphs.kernels import sort_by_key
 from goffish.streaming.graphs.patterns import Found, Numbers, Pattern
 from goffish.streaming.graphs.records import Encoder
-from goffish.streaming.graphs.state import arrow_column
-from goffish.streaming.key_table import KeyTable
 
 
 class Stamps(NamedTuple):
@@ -35,8 +33,8 @@ class Events(NamedTuple):
     ----------
     stamps, released : Stamps
         When they happened, and the ticks at which they are published.
-    opens : bool array
-        Whether an answer is new, or none any more.
+    codes : int8 array
+        Of statuses.
     keys, values : arrays
     initial : bool array
         Whether it was there when the query began.
@@ -44,9 +42,9 @@ class Events(NamedTuple):
 
     stamps: Stamps
     released: Stamps
-    opens: NDArray[np.bool_]
+    codes: NDArray[np.int8]
     keys: Numbers
-    values: Numbers
+    values: NDArray[Any]
     initial: NDArray[np.bool_]
 
     def take(self, chosen: Any) -> Events:
@@ -75,26 +73,23 @@ class Topic:
         #: Why and when the query ended.
         self.closed: tuple[str, Stamps] | None = None
 
-    @property
-    def _table(self) -> KeyTable:
-        return self._encoder.edges if self._pattern.of_edges else self._encoder.vertices
-
-    def events_of(self, found: Found, stamps: Stamps, *, initial: bool) -> Events:
+    def events_of(self, found: Found, stamps: Stamps, released: Stamps, *, initial: bool) -> Events:
         """Return events in order: by observation, first what is none any more, then by key.
 
         Parameters
         ----------
         found : Found
-        stamps : Stamps
+        stamps, released : Stamps
             By observation.
         initial : bool
             Whether these are the first answers.
         """
-        order = np.lexsort((*self._ranks(found.keys)[::-1], found.opening, found.observations))
+        keys: Any = *self._pattern.ranks(self._encoder, found.keys)[::-1], found.codes, found.observations
+        order = np.lexsort(keys)
         found = Found._make(column[order] for column in found)
-        happened = Stamps._make(column[found.observations] for column in stamps)
+        happened, seen = (Stamps._make(column[found.observations] for column in one) for one in (stamps, released))
         first = np.full(len(found.keys), initial)
-        return Events(happened, happened, found.opening, found.keys, found.values, first)
+        return Events(happened, seen, found.codes, found.keys, found.values, first)
 
     def publish(self, events: Events) -> pa.Table | None:
         """Publish events; return them as a table."""
@@ -131,37 +126,24 @@ class Topic:
             tables.append(self._closing(*self.closed))
         nothing = np.zeros(0, np.int64)
         never = Stamps(nothing, nothing, nothing)
-        empty = Events(never, never, nothing.astype(np.bool_), nothing, nothing, nothing.astype(np.bool_))
+        empty = Events(never, never, nothing.astype(np.int8), nothing, nothing, nothing.astype(np.bool_))
         tables = tables or [self._rows(empty, 0)]
-        for name in self._pattern.columns:  # integers and texts
-            types = {table.schema.field(name).type for table in tables if name in table.column_names}
-            if len(types) > 1:
-                tables = [_with_texts(table, name) for table in tables]
+        tables = list(_alike(tables))
         return pa.concat_tables(tables, promote_options="default")
 
     def answers(self, keys: Numbers, values: Numbers) -> pa.Table:
         """Return answers as a table, ordered by their keys."""
-        order = np.lexsort(self._ranks(keys)[::-1]) if len(keys) else np.zeros(0, np.intp)
-        return pa.table(self._columns(keys[order], values[order]))
-
-    def _columns(self, keys: Numbers, values: Numbers) -> dict[str, Any]:
-        pattern = self._pattern
-        parts = pattern.parts(keys)
-        columns: dict[str, Any] = {
-            name: arrow_column(self._table.keys(part)) for name, part in zip(pattern.columns, parts, strict=True)
-        }
-        if pattern.value is not None:
-            columns[pattern.value] = pa.array(values)
-        return columns
+        order = np.lexsort(self._pattern.ranks(self._encoder, keys)[::-1]) if len(keys) else np.zeros(0, np.intp)
+        return pa.table(self._pattern.shown(self._encoder, keys[order], values[order]))
 
     def _rows(self, events: Events, offset: int) -> pa.Table:
-        closing, opening = self._pattern.statuses[::-1]
+        statuses = self._pattern.statuses
         size = len(events.keys)
         columns = {
             "offset": pa.array(np.arange(offset, offset + size)),
             "time": pa.array(moments(events.stamps.times), pa.timestamp("us", "UTC")),
-            "status": pa.array(np.where(events.opens, opening, closing).tolist(), pa.string()),
-        } | self._columns(events.keys, events.values)
+            "status": pa.array([statuses[code] for code in events.codes.tolist()], pa.string()),
+        } | self._pattern.shown(self._encoder, events.keys, events.values)
         columns |= {
             "released": pa.array(moments(events.released.times), pa.timestamp("us", "UTC")),
             "initial": pa.array(events.initial), "reason": pa.nulls(size, pa.string()),
@@ -171,8 +153,8 @@ class Topic:
 
     def _ids(self, events: Events, statuses: list[str]) -> list[str]:
         """Return an id for each event, which is the same after a replay."""
-        keys = [self._table.keys(part) for part in self._pattern.parts(events.keys)]
-        rows = zip(*(column.tolist() for column in events.stamps), statuses, *map(_plain, keys), strict=True)
+        keys = self._pattern.labels(self._encoder, events.keys)
+        rows = zip(*(column.tolist() for column in events.stamps), statuses, *keys, strict=True)
         return [_id(self.name, *row) for row in rows]
 
     def _closing(self, reason: str, stamps: Stamps) -> pa.Table:
@@ -184,26 +166,21 @@ class Topic:
             "event_id": [_id(self.name, time, phase, asn, "CLOSED", reason)],
         })  # fmt: skip
 
-    def _ranks(self, keys: Numbers) -> list[Numbers]:
-        """Return numbers that order keys as their labels do."""
-        found = []
-        for part in self._pattern.parts(keys):
-            slots, places = np.unique(part, return_inverse=True)
-            ordered = slots.copy()
-            sort_by_key(self._table.columns, ordered)
-            ranks = np.empty(len(slots), np.int64)
-            ranks[np.searchsorted(slots, ordered)] = np.arange(len(slots))
-            found.append(ranks[places])
-        return found
+
+def _alike(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """Return tables whose columns have the same types: labels are texts if some of them are."""
+    types: dict[str, set[pa.DataType]] = {}
+    for field in (field for table in tables for field in table.schema):
+        types.setdefault(field.name, set()).add(field.type)
+    for table in tables:
+        schema = [
+            field if len(types[field.name]) == 1 else field.with_type(_as_texts(field.type)) for field in table.schema
+        ]
+        yield table.cast(pa.schema(schema))
 
 
-def _with_texts(table: pa.Table, name: str) -> pa.Table:
-    at = table.column_names.index(name) if name in table.column_names else -1
-    return table if at < 0 else table.set_column(at, name, table[name].cast(pa.string()))
-
-
-def _plain(labels: pa.Array | list[Any]) -> list[Any]:
-    return labels if isinstance(labels, list) else labels.to_pylist()
+def _as_texts(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()
 
 
 def _id(*parts: Any) -> str:
