@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -67,7 +68,7 @@ def run_queries(
     as_document : bool
         Whether events are printed as JSON.
     """
-    from goffish.streaming.graphs.live import LiveGraph
+    from goffish.streaming.graphs.live import LiveGraph, parts_of
 
     live = LiveGraph(lateness=lateness)
     counts: dict[str, int] = {}
@@ -94,11 +95,13 @@ def run_queries(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             files |= {topic: stack.enter_context((folder / f"{topic}.jsonl").open("x")) for topic in topics}
+        interrupt = stack.enter_context(_Interrupt())
         try:
             for one in updates:
-                for part in _lines() if one == "-" else [one]:
+                for part in _lines(interrupt) if one == "-" else parts_of(one):
                     live.feed(part)
                     report(f": {live.counts['accepted']:,} records, {sum(counts.values()):,} events")
+                    interrupt.check()
             live.end()
         except KeyboardInterrupt:
             sys.stderr.write("interrupted\n")
@@ -151,11 +154,44 @@ def _parameters(given: Sequence[str] | None) -> dict[str, Any]:
     return found
 
 
-def _lines() -> Iterator[list[Any]]:
+class _Interrupt:
+    """Lets Ctrl-C end the work between two parts of the records, as compiled code cannot be left at any place."""
+
+    def __init__(self) -> None:
+        self._given = self._waits = False
+
+    def __enter__(self) -> _Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._take)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _take(self, *_: object) -> None:
+        if self._waits or self._given:
+            raise KeyboardInterrupt
+        self._given = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was one."""
+        if self._given:
+            raise KeyboardInterrupt
+
+    def read(self) -> bytes:
+        """Return what arrives on standard input."""
+        self._waits = True
+        try:
+            self.check()
+            return os.read(sys.stdin.fileno(), _READS)
+        finally:
+            self._waits = False
+
+
+def _lines(interrupt: _Interrupt) -> Iterator[list[Any]]:
     """Return the records of standard input as they arrive."""
     rest, number, ended = b"", 0, False
     while not ended:
-        data = os.read(sys.stdin.fileno(), _READS)
+        data = interrupt.read()
         ended = not data
         *lines, rest = (rest + data).split(b"\n")
         if ended:

@@ -105,7 +105,7 @@ def test_standard_input(files: Path) -> None:
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=10)
-    assert process.returncode == 130 and errors == b"interrupted\n"
+    assert process.returncode == 130 and errors == b"interrupted\n", errors
     assert time.monotonic() < begun + 5
 
 

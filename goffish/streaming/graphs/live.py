@@ -128,7 +128,7 @@ class LiveGraph:
         was last seen. Edges without ``id`` are named by their ends and the attribute ``type``, ``src>dst:type``. ``-v``
         also removes the edges of the vertex. Updates of what does not exist have no effect, and are counted.
         """
-        for part in _parts(records):
+        for part in parts_of(records):
             is_table = isinstance(part, pa.Table)
             found = self._encoder.table(part) if is_table else self._encoder.rows(part)
             released = self._sequencer.push(found.records, list(self._encoder.streams), time.monotonic())
@@ -375,8 +375,8 @@ class LiveGraph:
         return f"LiveGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges{until})"
 
 
-def _parts(records: Any) -> Iterator[Any]:
-    """Return tables, or lists of other records."""
+def parts_of(records: Any) -> Iterator[Any]:
+    """Return records in parts, as tables or lists: what `LiveGraph.feed` takes at a time."""
     if isinstance(records, pa.RecordBatch):
         yield pa.Table.from_batches([records])
     elif hasattr(records, "__arrow_c_stream__"):

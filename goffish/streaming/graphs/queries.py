@@ -336,7 +336,7 @@ class Query:
             (EDGE_ON + 5 + at).astype(np.int8), vertices, codes.astype(np.int64), numbers, times,
             np.full(len(at), _RECORD), records + asn, np.ones(len(at), np.bool_),
         )  # fmt: skip
-        both = [np.concatenate(columns) for columns in zip(deltas, rows, strict=True)]
+        both: list[Any] = [np.concatenate(columns) for columns in zip(deltas, rows, strict=True)]  # type: ignore[arg-type]
         order = np.lexsort((both[6], both[5], both[4]))
         return Deltas(*(column[order] for column in both))
 
