@@ -8,6 +8,7 @@ from goffish.kernels.compile import kernel
 from goffish.streaming.batches import LAST
 from goffish.streaming.graphs.predicate_kernels import (
     ID,
+    begin_vertex,
     follow_edge,
     follow_vertex,
     less,
@@ -323,13 +324,18 @@ def apply_updates(graph, records, of_updates, keys, watches, begin, out, used, c
 
 
 @kernel(allocates=False)
-def follow_all(graph, watches, flips):
-    """Evaluate all predicates for all elements; `flips` has space for one of each predicate and element."""
-    at = 0
-    for vertex in range(graph.vertices.size):
-        if graph.vertices[vertex]:
-            at = follow_vertex(graph, watches, vertex, ID - 1, 0, flips, at)
-    for edge in range(graph.edges.alive.size):
-        if graph.edges.alive[edge]:
+def follow_all(graph, watches, flips, begin):
+    """Evaluate all predicates for vertices, then edges, from `begin` on.
+
+    Return the first one for which there is no space, and the number of flips.
+    """
+    vertices, at = graph.vertices.size, 0
+    for element in range(begin, vertices + graph.edges.alive.size):
+        edge = element - vertices
+        if at + (watches.edges if edge >= 0 else watches.vertices).ends.size > flips.states.size:
+            return element, at
+        if edge < 0 and graph.vertices[element]:
+            at = begin_vertex(graph, watches, element, flips, at)
+        elif edge >= 0 and graph.edges.alive[edge]:
             at = follow_edge(graph, watches, edge, ID - 1, 0, flips, at)
-    return at
+    return vertices + graph.edges.alive.size, at

@@ -202,6 +202,20 @@ def follow_vertex(graph, watches, vertex, name, record, flips, at):
 
 
 @kernel(allocates=False)
+def begin_vertex(graph, watches, vertex, flips, at):
+    """Evaluate all predicates for a vertex whose edges are still to follow."""
+    watch = watches.vertices
+    for program in range(watch.ends.size):
+        watch.truth[program, vertex] = holds(
+            watch.programs, program, graph.of_vertices, watches.tables.vertices, vertex, 0, watches.tables,
+            watches.stack,
+        )  # fmt: skip
+        if watch.truth[program, vertex]:
+            at = _write(flips, at, 0, program, vertex, ON, -1, -1, 0)
+    return at
+
+
+@kernel(allocates=False)
 def follow_edge(graph, watches, edge, name, record, flips, at):
     """Evaluate the predicates for an edge that mention an attribute; all of them for a name below `ID`."""
     watch = watches.edges

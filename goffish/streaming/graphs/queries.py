@@ -184,6 +184,10 @@ class Query:
             ends = vertices.add(nodes) if nodes else -1
             self._programs.append((-1 - edges.add(parts, ends, renewed=self._window is not None), 0))
 
+    def programs(self, vertices: int) -> list[int]:
+        """Return the numbers of the predicates of this query, those of edges after those of the vertices."""
+        return [program if program >= 0 else vertices - 1 - program for program, _ in self._programs]
+
     def begin(self, batch: Batch, time: int, state: State) -> pa.Table | None:
         """Find the first answers at a time, from all that exists."""
         self.begun = True
@@ -253,19 +257,14 @@ class Query:
             return True
         if self._pattern.measured and len(batch.changes.ops):
             return True
-        rows = (batch.rows(self._number(program, state)) for program, _ in self._programs)
+        rows = map(batch.rows, self.programs(len(state.vertices)))
         return any(one.start < one.stop for one in rows)
-
-    @staticmethod
-    def _number(program: int, state: State) -> int:
-        """Return the number of a predicate among those of vertices and edges."""
-        return program if program >= 0 else len(state.vertices) - 1 - program
 
     def _see(self, batch: Batch, state: State) -> Deltas:
         """Return what this query sees, until the time of the batch."""
         flips, places, kinds = batch.flips, [], []
-        for program, kind in self._programs:
-            rows = batch.rows(self._number(program, state))
+        for program, (_, kind) in zip(self.programs(len(state.vertices)), self._programs, strict=True):
+            rows = batch.rows(program)
             found, states = np.arange(rows.start, rows.stop), flips.states[rows]
             if kind == 0 and self._window is None and (states == RENEWED).any():
                 found, states = found[states != RENEWED], states[states != RENEWED]
@@ -336,7 +335,8 @@ class Query:
             (EDGE_ON + 5 + at).astype(np.int8), vertices, codes.astype(np.int64), numbers, times,
             np.full(len(at), _RECORD), records + asn, np.ones(len(at), np.bool_),
         )  # fmt: skip
-        both: list[Any] = [np.concatenate(columns) for columns in zip(deltas, rows, strict=True)]  # type: ignore[arg-type]
+        pairs: Any = zip(deltas, rows, strict=True)
+        both = [np.concatenate(pair) for pair in pairs]
         order = np.lexsort((both[6], both[5], both[4]))
         return Deltas(*(column[order] for column in both))
 
@@ -464,7 +464,7 @@ class Queries:
             raise
         for topic in gone & self._running.keys():
             self._end(topic, "cancelled", now)
-        flips = self._state.watch(*predicates)
+        flips = self._state.watch(*predicates, {n for one in new.values() for n in one.programs(len(predicates[0]))})
         self._checked |= {one.topic: one.query for one in checked}
         self._running |= new
         self.all |= new
@@ -485,7 +485,7 @@ class Queries:
         if topic not in self._running:
             raise InputError(f"topic {topic}: no such query runs; running are {', '.join(self._running) or 'none'}")
         self._end(topic, "cancelled", now)
-        self._state.watch(*self._predicates(list(self._running.values())))
+        self._state.watch(*self._predicates(list(self._running.values())), ())
 
     def step(self, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> None:
         """Follow what some records have changed, until a time."""
@@ -512,7 +512,7 @@ class Queries:
             self._running.pop(query.topic.name, None)
             query.published = []
         if ended:
-            self._state.watch(*self._predicates(list(self._running.values())))
+            self._state.watch(*self._predicates(list(self._running.values())), ())
 
     def _begin(self, topics: list[str], batch: Batch, time: int) -> None:
         for topic in topics:

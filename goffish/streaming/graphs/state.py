@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +65,8 @@ class Attributes(NamedTuple):
         return cls(np.zeros((names, elements), np.int8), bits, bits.view(np.float64))
 
 
+#: Flips that are evaluated at a time when predicates are new.
+_SPACE = 1 << 16
 #: Columns of changes that have eight bits.
 _BYTES = ("ops", "kinds", "old_kinds")
 
@@ -194,14 +197,25 @@ class State:
         )
         return Watches(*self._watched, tables, np.zeros(longest + 1, np.bool_))
 
-    def watch(self, vertices: Predicates, edges: Predicates) -> Flips:
-        """Follow predicates in place of those before, and return for which elements they hold now."""
+    def watch(self, vertices: Predicates, edges: Predicates, wanted: Collection[int]) -> Flips:
+        """Follow predicates in place of those before, and return for which elements some of them hold now.
+
+        Parameters
+        ----------
+        vertices, edges : Predicates
+        wanted : collection of int
+            Numbers of the predicates that are returned, those of edges after those of vertices.
+        """
         self.vertices, self.edges = vertices, edges
         self._watched = self.vertices.watch(0), self.edges.watch(0)
         self._fit()
-        sizes = len(self.graph.vertices), len(self.graph.edges.alive)
-        flips = Flips.empty(len(self.vertices) * sizes[0] + len(self.edges) * sizes[1])
-        return flips.take(slice(kernels.follow_all(self.graph, self._watches, flips)))
+        found, done, space = [Flips.empty(0)], 0, _SPACE
+        while done < len(self.graph.vertices) + len(self.graph.edges.alive):
+            flips, begin = Flips.empty(space), done
+            done, used = kernels.follow_all(self.graph, self._watches, flips, begin)
+            found.append(flips.take(np.flatnonzero(np.isin(flips.programs[:used], list(wanted)))))
+            space = 2 * space if done == begin else _SPACE
+        return Flips._make(np.concatenate(columns) for columns in zip(*found, strict=True))
 
     def _fit(self) -> None:
         """Make space for all labels and names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -307,3 +308,19 @@ def test_topics_that_end() -> None:
     with pytest.raises(InputError, match="topic all: no such query runs; running are none"):
         live.cancel("all")
     assert live.submit("DETECT Match(edge:{})") == ["q4"]
+
+
+def test_many_queries() -> None:
+    """Breaks when a query takes space for all elements and predicates, or the first answers of others come again."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.feed({"t": n, "op": "+e", "id": n, "src": 0, "dst": n, "attrs": {"x": n % 1000}} for n in range(1, 50_000))
+    live.submit("; ".join(f"DETECT Match(edge:{{x = {n}}}) WHERE node:{{id < 40000}} AS e{n}" for n in range(100)))
+    tracemalloc.start()
+    live.submit("DETECT Match(edge:{x = 7}) AS more")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100 << 20  # for all pairs of an element and a predicate, there would be 400 MB
+    assert len(live.answers("more")) == 50 and len(live.answers("e7")) == 40
+    live.feed([{"t": 60_000, "op": "+ae", "id": 5, "attrs": {"x": 7}}])
+    assert live.events("e7")["id"].to_pylist()[-1] == live.events("more")["id"].to_pylist()[-1] == 5
+    assert len(live.events("e7")) == 41 and live.events("e5")["status"].to_pylist()[-1] == "UNMATCHED"
