@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import typer
 from goffish.cli.checks import name_values
 from goffish.cli.output import as_json, print_json, print_table, say
 from goffish.cli.process import INTERRUPTED
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.partial import check_new_place
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run_queries(
     for one in updates:
         if one != "-" and not Path(one).is_file():
             raise InputError(f"--updates {one}: no such file")
-    with ExitStack() as stack:
+    with _names_folder(out), ExitStack() as stack:
         files: dict[str, IO[str]] = {}
         folder = None if out is None else check_new_place(out, folder=True)
         if folder is not None and folder.exists() and any(folder.iterdir()):
@@ -85,11 +85,13 @@ def run_queries(
             counts[topic] = counts.get(topic, 0) + len(events)
             rows = [_plain(row) for row in events.to_pylist()]
             for row in rows:
-                if folder is not None:
-                    files[topic].write(as_json(row) + "\n")
-                else:
+                if folder is None:
                     say(as_json({"topic": topic} | row) if as_document else _line(topic, row))
-            (sys.stdout if folder is None else files[topic]).flush()
+            if folder is None:
+                sys.stdout.flush()
+                return
+            files[topic].writelines(as_json(row) + "\n" for row in rows)
+            files[topic].flush()
 
         topics = _submit(live, path, param, take)
         if folder is not None:
@@ -152,6 +154,17 @@ def _parameters(given: Sequence[str] | None) -> dict[str, Any]:
         except ValueError:
             found[name] = text
     return found
+
+
+@contextmanager
+def _names_folder(out: str | None) -> Iterator[None]:
+    """Name the folder if a file in it cannot be written, also at its end."""
+    try:
+        yield
+    except OSError as error:
+        if out is None:
+            raise
+        raise JobError(f"--out {out}: cannot be written ({error.strerror or error})") from None
 
 
 class _Interrupt:

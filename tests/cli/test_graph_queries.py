@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from goffish.cli.query_commands import run_queries
+from goffish.errors import JobError
 from tests.commands import assert_refused, call
 
 QUERIES = """
@@ -141,3 +143,16 @@ def test_records_that_are_not_accepted(files: Path) -> None:
     ended = call("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl", "--json")
     assert ended.code == 0
     assert ended.err.startswith("warning: of 8 records, 1 late, 1 rejected; the last one: late")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
+def test_a_full_disk(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when events that cannot be written end in a traceback, or the file is not named."""
+    opened = Path.open
+
+    def full(path: Path, *arguments: Any, **more: Any) -> Any:
+        return opened(Path("/dev/full"), "w") if path.name == "paths.jsonl" else opened(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(JobError, match=r"--out out: cannot be written \(No space left on device\)"):
+        run_queries("q.cgql", ["u.jsonl"], "out", ["most=3"], 5.0, print, as_document=True)

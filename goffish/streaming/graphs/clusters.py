@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from goffish.streaming.graphs import cluster_kernels
 from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql import syntax
+from goffish.streaming.graphs.cgql.syntax import CgqlError
 from goffish.streaming.graphs.cluster_kernels import EXACT, INEXACT, NOTHING, OTHER, SCALE
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON
 from goffish.streaming.graphs.patterns import Deltas, Found, Numbers, Pattern, with_space
@@ -27,6 +28,8 @@ _MEASURES = {
 _LARGEST = (1 << 43) / SCALE
 #: Events list the members of clusters up to this size.
 _MOST_MEMBERS = 1000
+#: Attributes that are added up for one query.
+_MOST_MEASURED = 16
 
 
 class Forest(NamedTuple):
@@ -110,7 +113,7 @@ class Change(NamedTuple):
     code: int
     other: int
     size: int
-    members: tuple[int, ...]
+    members: NDArray[np.int32]
     measures: tuple[float, ...]
 
 
@@ -137,6 +140,8 @@ class Cluster(Pattern):
         self._names = tuple(str(one.left) for one in conditions)
         read = [_measure(one.left) for one in conditions]
         self.measured = tuple(sorted({name for _, name in read if name}))
+        if len(self.measured) > _MOST_MEASURED:
+            raise CgqlError(f"{len(self.measured)} attributes are added up; accepted are {_MOST_MEASURED}", query.at)
         #: Places of the conditions in the order of their evaluation.
         self._quick = sorted(range(len(read)), key=lambda at: read[at][0] in _SLOW)
         operators = [conditions[at].operator for at in self._quick]
@@ -156,21 +161,14 @@ class Cluster(Pattern):
         )  # fmt: skip
         self.roles = ("node", "contains") if self._rules.contains else ("node",)
         self._forest = _empty(len(self.measured))
-        self._keys: tuple[Any, ...] = ()
 
     @property
     def pending(self) -> bool:
         return bool(self._forest.counts[1])
 
-    def list_all(self) -> None:
-        self._rules = self._rules._replace(most_members=1 << 62)
-
     @property
     def narrowed(self) -> list[syntax.Predicates]:
         return self._of_vertices
-
-    def see(self, encoder: Encoder) -> None:
-        self._keys = encoder.vertices.columns
 
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         forest = self._forest
@@ -185,13 +183,14 @@ class Cluster(Pattern):
     def step(self, deltas: Deltas, *, ends: bool) -> Found:
         nothing = np.zeros(0, np.int64)
         made = np.zeros((0, 8), np.int64), np.zeros((0, len(self._names))), nothing, 0, 0
+        rules = self._rules._replace(most_members=1 << 62) if self.lists_all else self._rules
         rows, measures, vertices, count, _ = cluster_kernels.clusters(
-            deltas, self._forest, self._rules, self._keys, made, 0, ends
+            deltas, self._forest, rules, self._keys, made, 0, ends
         )
         values = np.empty(count, object)
         back = np.argsort(self._quick)
         for at, (row, numbers) in enumerate(zip(rows[:count].tolist(), measures[:count], strict=True)):
-            members = tuple(vertices[row[6] : row[7]].tolist())
+            members = vertices[row[6] : row[7]].astype(np.int32)
             values[at] = Change(row[1], row[3], row[5], members, tuple(numbers[back].tolist()))
         return Found(rows[:count, 0], rows[:count, 1].astype(np.int8), rows[:count, 2], values)
 
@@ -203,7 +202,7 @@ class Cluster(Pattern):
         ids, firsts = np.unique(forest.ids[components[members]], return_index=True)
         values = np.empty(len(ids), object)
         for at, found in enumerate(np.split(members, firsts[1:]) if len(ids) else ()):
-            values[at] = Change(-1, 0, len(found), tuple(found.tolist()), ())
+            values[at] = Change(-1, 0, len(found), found.astype(np.int32), ())
         return ids, values
 
     def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
@@ -220,7 +219,7 @@ class Cluster(Pattern):
         }
         for name, codes in listed.items():
             columns[name] = _lists(
-                encoder, [one.members if one.code in codes and one.members else None for one in changes]
+                encoder, [one.members if one.code in codes and len(one.members) else None for one in changes]
             )
         for at, name in enumerate(self._names):
             if name != "size":
@@ -235,7 +234,7 @@ class Cluster(Pattern):
         return [keys]
 
     def vertices(self, key: int, value: Any) -> frozenset[int]:
-        return frozenset(value.members)
+        return frozenset(value.members.tolist())
 
 
 class Component(Cluster):
@@ -308,9 +307,10 @@ def _larger(forest: Forest, vertices: int, edges: int) -> Forest:
     return larger
 
 
-def _lists(encoder: Encoder, members: list[tuple[int, ...] | None]) -> pa.Array:
+def _lists(encoder: Encoder, members: list[NDArray[np.int32] | None]) -> pa.Array:
     """Return labels of vertices, in their order."""
-    flat = np.array([vertex for one in members if one is not None for vertex in one], np.int64)
+    given = [one.astype(np.int64) for one in members if one is not None]
+    flat = np.concatenate([np.zeros(0, np.int64), *given])
     labels = arrow_column(encoder.vertices.keys(flat)).to_pylist()
     found, at = list[Any](), 0
     for one in members:

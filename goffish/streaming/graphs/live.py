@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.graph.graph import Graph, from_edges
 from goffish.streaming.batches import FIRST, LAST, moments
 from goffish.streaming.graphs.predicates import Flips
@@ -91,6 +91,7 @@ class LiveGraph:
         self._encoder = Encoder(streams, attributes)
         self._state = State(self._encoder)
         self._last = FIRST
+        self._torn = False  # whether records are being applied
         self._queries = Queries(self._state, self._encoder, events)
         self._counts = dict.fromkeys(("accepted", "applied", "duplicate", "late", "rejected"), 0)
         self.errors: deque[tuple[Any, str]] = deque(maxlen=_ERRORS)
@@ -121,6 +122,8 @@ class LiveGraph:
         ------
         InputError
             A table lacks a column, or the file cannot be read.
+        JobError
+            An earlier call was interrupted while records were applied.
 
         Notes
         -----
@@ -136,17 +139,22 @@ class LiveGraph:
             for name, size in zip(("accepted", "duplicate", "late"), sizes, strict=True):
                 self._counts[name] += size
             self._counts["rejected"] += len(found.rejected)
+            self._apply(released.records)
             late = [(place, "late: records of this time have been applied") for place in found.places[released.late]]
             for place, error in found.rejected + late:
                 self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
-            self._apply(released.records)
+            self._queries.deliver()
         return len(self._sequencer)
 
     def end(self) -> None:
         """Apply all records that wait, as no more will come. Later records are late."""
         self._apply(self._sequencer.end(list(self._encoder.streams)))
+        self._queries.deliver()
 
     def _apply(self, records: Records) -> None:
+        if self._torn:
+            raise JobError("the live graph was interrupted while it applied records; make a new one")
+        self._torn = True
         changes, flips = Changes.empty(0), Flips.empty(0)
         if len(records):
             changes, flips = self._state.apply(records)
@@ -154,6 +162,7 @@ class LiveGraph:
         first = self._counts["applied"]
         self._counts["applied"] += len(records)
         self._queries.step(changes, flips, records.times, first + 1, self._sequencer.watermark)
+        self._torn = False
 
     def submit(
         self, text: str, parameters: Mapping[str, Any] | None = None, *,
@@ -202,7 +211,9 @@ class LiveGraph:
         >>> live.events("paths").select(["status", "source", "sink", "hops"]).to_pylist()
         [{'status': 'REACHABLE', 'source': 'a', 'sink': 'h', 'hops': 2}]
         """
-        return self._queries.submit(text, parameters or {}, on_events, self._now)
+        topics = self._queries.submit(text, parameters or {}, on_events, self._now)
+        self._queries.deliver()
+        return topics
 
     def cancel(self, topic: str) -> None:
         """End a query; its events remain.
@@ -217,6 +228,7 @@ class LiveGraph:
             No such query runs.
         """
         self._queries.cancel(topic, self._now)
+        self._queries.deliver()
 
     def events(self, topic: str, after: int = 0) -> pa.Table:
         """Return the events of a query.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
@@ -124,7 +125,7 @@ class _Space:
         return self.touched[2] > 0
 
 
-class Pattern:
+class Pattern(ABC):
     """State of the answers of a query.
 
     Parameters
@@ -157,23 +158,26 @@ class Pattern:
             if isinstance(one, syntax.NamedValue) and isinstance(one.value, syntax.Literal)
         }
         self._space = _Space()
+        self._keys: tuple[Any, ...] = ()
+        #: Whether events have all vertices that they are about, however many there are.
+        self.lists_all = False
 
     @property
     def pending(self) -> bool:
         """Whether answers may have changed since the last observation."""
         return self._space.pending
 
+    @abstractmethod
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         """Make space for what is to be followed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, deltas: Deltas, *, ends: bool) -> Found:
         """Follow changes; the last observation ends or goes on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answers(self) -> tuple[Numbers, Numbers]:
         """Return keys and values as of the last observation."""
-        raise NotImplementedError
 
     def parts(self, keys: Numbers) -> tuple[Numbers, ...]:
         """Return the slots that keys consist of."""
@@ -214,11 +218,9 @@ class Pattern:
         """Predicates on all vertices that the query sees, beside those of its clauses."""
         return []
 
-    def list_all(self) -> None:
-        """Let events have all vertices that they are about, however many there are."""
-
     def see(self, encoder: Encoder) -> None:
         """Take what compiled code needs beside changes, before a step."""
+        self._keys = encoder.vertices.columns
 
 
 class Match(Pattern):

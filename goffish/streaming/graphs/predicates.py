@@ -208,7 +208,10 @@ class Predicates:
     def _compile(self, part: syntax.Predicate, codes: list[tuple[Any, ...]]) -> None:
         match part:
             case syntax.Comparison():
-                codes.append(self._comparison(self._name(part.left), part.operator, part.right, part.at))
+                try:
+                    codes.append(self._comparison(self._name(part.left), part.operator, part.right, part.at))
+                except InputError as error:
+                    raise error if isinstance(error, CgqlError) else CgqlError(str(error), part.at) from None
             case syntax.OneOf():
                 name = self._name(part.left)
                 codes += [self._comparison(name, "=", value, syntax.NOWHERE) for value in part.values]

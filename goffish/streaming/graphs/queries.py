@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -138,8 +139,7 @@ class Query:
                 and constraint.shares
                 and isinstance(constraint.of, syntax.Topic)
             ):
-                self._pattern.list_all()
-                self.named[constraint.of.name]._pattern.list_all()
+                self._pattern.lists_all = self.named[constraint.of.name]._pattern.lists_all = True
         own = None if query.every is None else query.every.micros
         #: Time between observations: its own, or that of a topic that it names.
         self.every: int | None = own or next((one.every for one in self.named.values() if one.every), None)
@@ -441,6 +441,7 @@ class Queries:
         self._state, self._encoder, self._most = state, encoder, most
         self._running: dict[str, Query] = {}
         self._takes: dict[str, Take] = {}
+        self._sent: deque[tuple[str, pa.Table]] = deque()
         self.all: dict[str, Query] = {}
         self._checked: dict[str, syntax.Query] = {}
 
@@ -459,7 +460,7 @@ class Queries:
         kept = [query for topic, query in self._running.items() if topic not in gone]
         try:
             predicates = self._predicates([*kept, *new.values()])
-        except CgqlError:
+        except InputError:
             self._predicates(list(self._running.values()))
             raise
         for topic in gone & self._running.keys():
@@ -489,6 +490,8 @@ class Queries:
 
     def step(self, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> None:
         """Follow what some records have changed, until a time."""
+        if not self._running:
+            return
         waiting = [topic for topic, query in self._running.items() if not query.begun]
         if waiting and not len(times):
             return  # time begins with the first record
@@ -538,10 +541,14 @@ class Queries:
         return found
 
     def _send(self, topic: str, tables: list[pa.Table | None]) -> None:
-        take = self._takes.get(topic)
-        for table in tables:
-            if table is not None and take is not None:
-                take(topic, table)
+        if topic in self._takes:
+            self._sent += [(topic, table) for table in tables if table is not None]
+
+    def deliver(self) -> None:
+        """Call the functions that take events; one that fails leaves no query behind the graph."""
+        while self._sent:
+            topic, table = self._sent.popleft()
+            self._takes[topic](topic, table)
 
 
 def _check_available(checked: Checked) -> None:

@@ -122,7 +122,7 @@ class Topic:
             if at + len(events.keys) > after:
                 tables.append(self._rows(events, at).slice(max(0, after - at)))
             at += len(events.keys)
-        if self.closed is not None:
+        if self.closed is not None and after < self.count:
             tables.append(self._closing(*self.closed))
         nothing = np.zeros(0, np.int64)
         never = Stamps(nothing, nothing, nothing)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import goffish as gf
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from tests.streaming.graphs.examples import EXAMPLES
 from tests.streaming.graphs.notation import record
 from tests.streaming.graphs.reference import Event, Reference
@@ -275,6 +275,12 @@ def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
         ("CANCEL nothing", "line 1, column 8: topic nothing: no such query runs"),
         ("DETECT Match(vertex:{id = busy.*})", "topic busy: unknown"),
         ("DETECT Match(edge:{x = $y})", "parameter $y: has no value"),
+        ("DETECT Match(vertex:{z = huge})", "accepted are integers up to 64 bits"),
+        ("DETECT Match(edge:{time > 1e300})", "line 1, column"),
+        (
+            f"DETECT Cluster({', '.join(f'sum(node.a{n}) > 0' for n in range(17))})",
+            "17 attributes are added up; accepted are 16",
+        ),
     ],
 )
 def test_what_is_not_accepted(text: str, message: str) -> None:
@@ -282,7 +288,7 @@ def test_what_is_not_accepted(text: str, message: str) -> None:
     live = gf.stream.LiveGraph(lateness=0)
     live.submit("DETECT Match(vertex:{x = 1}) AS first")
     with pytest.raises(gf.stream.CgqlError) as caught:
-        live.submit(f"DETECT Match(vertex:{{y = 1}}) AS second; {text}".replace("\n", " "))
+        live.submit(f"DETECT Match(vertex:{{y = 1}}) AS second; {text}", {"huge": 10**30})
     assert message.split(": ", 1)[-1] in str(caught.value)
     with pytest.raises(InputError, match="topic second: unknown; choose from first"):
         live.events("second")
@@ -324,3 +330,47 @@ def test_many_queries() -> None:
     live.feed([{"t": 60_000, "op": "+ae", "id": 5, "attrs": {"x": 7}}])
     assert live.events("e7")["id"].to_pylist()[-1] == live.events("more")["id"].to_pylist()[-1] == 5
     assert len(live.events("e7")) == 41 and live.events("e5")["status"].to_pylist()[-1] == "UNMATCHED"
+
+
+def test_a_function_that_fails() -> None:
+    """Breaks when a function that takes events leaves other queries behind the graph, or later events are lost."""
+    live, taken = gf.stream.LiveGraph(lateness=0), list[str]()
+
+    def take(topic: str, events: Any) -> None:
+        taken.append(topic)
+        if len(taken) == 1:
+            raise OSError("no space")
+
+    live.submit("DETECT Match(edge:{}) AS a; DETECT Reach(source:{}, sink:{}) AS b", on_events=take)
+    with pytest.raises(OSError, match="no space"):
+        live.feed([{"t": 1, "op": "+e", "id": 1, "src": "x", "dst": "y"}])
+    live.feed([{"t": 2, "op": "-e", "id": 1}])
+    assert taken == ["a", "b", "a", "b"]
+    assert live.events("b")["status"].to_pylist() == ["REACHABLE", "UNREACHABLE"]
+
+
+def test_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a graph whose queries lack a part of the records goes on."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("DETECT Match(edge:{}) AS a")
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("goffish.streaming.graphs.queries.Query.step", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            live.feed([{"t": 1, "op": "+e", "id": 1, "src": "x", "dst": "y"}])
+    with pytest.raises(JobError, match="interrupted while it applied records; make a new one"):
+        live.feed([{"t": 2, "op": "-e", "id": 1}])
+
+
+def test_events_after_the_end() -> None:
+    """Breaks when the end of a query is returned again to those who have read it."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("DETECT Match(vertex:{}) FOR 5s AS a")
+    live.feed({"t": n, "op": "+v", "id": n} for n in range(1, 10))
+    rows = live.events("a")
+    assert rows["offset"].to_pylist() == list(range(len(rows))) and rows["status"].to_pylist()[-1] == "CLOSED"
+    assert live.events("a", len(rows) - 1)["status"].to_pylist() == ["CLOSED"]
+    assert not len(live.events("a", len(rows)))
