@@ -14,6 +14,8 @@ from goffish.streaming.graphs.cgql import syntax
 _HORIZON = 3600 * 10**6
 #: Events of other topics that are remembered.
 _MOST = 1_000_000
+#: Events that wait for others; each of these looks at all of them.
+_MOST_HELD = 10_000
 Stamp = tuple[int, int, int]
 
 
@@ -167,6 +169,8 @@ class Temporal:
         if not all(one.allows(event) for _, one in self._earlier):
             return []
         if self._later:
+            if len(self._held) == _MOST_HELD:
+                raise JobError(f"limit: {_MOST_HELD:,} events wait for later ones; give a shorter WITHIN")
             self._held.append(_Held(event, self._later))
             return []
         self._shown.add(event.key)

@@ -276,6 +276,7 @@ def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
         ("DETECT Match(vertex:{id = busy.*})", "topic busy: unknown"),
         ("DETECT Match(edge:{x = $y})", "parameter $y: has no value"),
         ("DETECT Match(vertex:{z = huge})", "accepted are integers up to 64 bits"),
+        ("DETECT Component(min_size: huge)", "accepted are integers up to 64 bits"),
         ("DETECT Match(edge:{time > 1e300})", "line 1, column"),
         (
             f"DETECT Cluster({', '.join(f'sum(node.a{n}) > 0' for n in range(17))})",
@@ -294,6 +295,15 @@ def test_what_is_not_accepted(text: str, message: str) -> None:
         live.events("second")
     live.feed([{"t": 1, "op": "+v", "id": "a", "attrs": {"x": 1}}])
     assert live.answers("first").to_pylist() == [{"id": "a"}]
+
+
+def test_many_events_that_wait() -> None:
+    """Breaks when events that wait for others take space without a bound."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("DETECT Match(edge:{}) AS a; DETECT Match(vertex:{}) WHERE PREDATES a AS b")
+    live.feed({"t": n, "op": "+v", "id": n} for n in range(1, 10_010))
+    reason = "failed(limit: 10,000 events wait for later ones; give a shorter WITHIN)"
+    assert live.events("b")["reason"].to_pylist() == [reason]
 
 
 def test_topics_that_end() -> None:

@@ -271,8 +271,12 @@ class _Query:
 
     def _given(self, name: str, at: Position) -> syntax.Literal:
         value = self._parameters[name]
-        if type(value) not in (int, float, str, bool) or (type(value) is float and not math.isfinite(value)):
-            raise CgqlError(f"parameter {name} = {value!r:.40}: accepted are finite numbers, texts, true and false", at)
+        finite = type(value) in (str, bool) or (type(value) is float and math.isfinite(value))
+        if not finite and not (type(value) is int and -(1 << 63) <= value < 1 << 63):
+            raise CgqlError(
+                f"parameter {name} = {value!r:.40}: accepted are integers up to 64 bits, finite numbers, texts, "
+                "true and false", at,
+            )  # fmt: skip
         return syntax.Literal(value)
 
     def _number(self, value: syntax.Value, what: str, at: Position) -> syntax.Literal:
