@@ -10,7 +10,7 @@ import numpy as np
 
 from goffish.kernels.compile import kernel
 from goffish.streaming.graphs.kernels import link, unlink
-from goffish.streaming.graphs.pattern_kernels import EDGE_OFF, EDGE_ON
+from goffish.streaming.graphs.pattern_kernels import EDGE_OFF, EDGE_ON, VALUE
 from goffish.streaming.graphs.predicate_kernels import less
 
 #: What vertices have of a measured attribute: nothing, a number that is added exactly, another number, something else.
@@ -27,6 +27,8 @@ _LEAVES, _STAYS = 1, 2
 #: a component, the cluster; the clusters with the largest overlaps, both ways; the member whose label comes first; how
 #: many members came; and the id before.
 _HEIR, _INHERITS, _PARENT, _INTO, _LABEL, _CAME, _ID = range(7)
+#: Hops to vertices that are not met yet, and to those that are not looked for.
+_MEMBER, _OUTSIDE = -1, -2
 #: Vertices of a component up to which the diameter is exact.
 _MOST_EXACT = 2000
 
@@ -74,6 +76,7 @@ def _new_component(forest):
     forest.counts[2] -= 1
     component = forest.free[forest.counts[2]]
     forest.size[component], forest.edges[component], forest.contained[component] = 0, 0, 0
+    forest.reported[component] = -1
     forest.sums[:, component] = 0
     forest.tallies[:, :, component] = 0
     _touch(forest, component)
@@ -307,143 +310,150 @@ def _set_contained(forest, vertex, comes):
 
 
 @kernel(allocates=False)
-def _quick_measure(forest, component, code, k):
+def quick_measure(groups, group, code, k):
     """Return a measure that is known without a look at the members; NaN otherwise."""
     if code in (SIZE, COUNT_ALL):
-        return float(forest.size[component])
+        return float(groups.size[group])
     if code == EDGES:
-        return float(forest.edges[component])
-    if code not in (SUM, COUNT, AVERAGE) or forest.tallies[k, INEXACT, component]:
+        return float(groups.edges[group])
+    if code not in (SUM, COUNT, AVERAGE):
         return np.nan
-    numbers = forest.tallies[k, EXACT, component]
+    numbers = groups.tallies[k, EXACT, group] + groups.tallies[k, INEXACT, group]
     if code == COUNT:
-        return float(numbers + forest.tallies[k, OTHER, component])
-    total = forest.sums[k, component] / SCALE
+        return float(numbers + groups.tallies[k, OTHER, group])
+    if groups.tallies[k, INEXACT, group]:
+        return np.nan
+    total = groups.sums[k, group] / SCALE
     return total if code == SUM else total / numbers if numbers else np.nan
 
 
 @kernel
-def _total(forest, k, component):
-    """Return the sum of an attribute, which does not depend on the order in which it came about."""
-    if not forest.tallies[k, INEXACT, component]:
-        return forest.sums[k, component] / SCALE
-    found = np.empty(forest.size[component], np.float64)
-    vertex, count = forest.first[component], 0
-    for _ in range(forest.size[component]):
-        kind = forest.kinds[k, vertex]
+def _values(groups, k, members):
+    """Return the numbers that members have as an attribute, in their order."""
+    found, count = np.empty(members.size, np.float64), 0
+    for vertex in members:
+        kind = groups.kinds[k, vertex]
         if kind in (EXACT, INEXACT):
-            found[count] = forest.numbers[k, vertex] / SCALE if kind == EXACT else forest.floats[k, vertex]
+            found[count] = groups.numbers[k, vertex] / SCALE if kind == EXACT else groups.floats[k, vertex]
             count += 1
-        vertex = forest.following[vertex]
-    found = np.sort(found[:count])
+    return np.sort(found[:count])
+
+
+@kernel(allocates=False)
+def _total(values):
+    """Return a sum (Neumaier's), which does not depend on history as the values are in order."""
     total, lost = 0.0, 0.0
-    for value in found:  # Neumaier's sum
+    for value in values:
         more = total + value
         lost += (total - more) + value if abs(total) >= abs(value) else (value - more) + total
         total = more
     return total + lost
 
 
-@kernel(allocates=False)
-def _extreme(forest, k, component, sign):
-    """Return the least value of an attribute, or the largest one for the sign -1."""
-    found = np.inf
-    vertex = forest.first[component]
-    for _ in range(forest.size[component]):
-        kind = forest.kinds[k, vertex]
-        if kind in (EXACT, INEXACT):
-            value = forest.numbers[k, vertex] / SCALE if kind == EXACT else forest.floats[k, vertex]
-            found = min(found, sign * value)
-        vertex = forest.following[vertex]
-    return sign * found
-
-
 @kernel
-def _density(forest, component):
-    """Return the share of the pairs of vertices that are adjacent."""
-    size = forest.size[component]
-    vertex, pairs = forest.first[component], 0
-    for _ in range(size):
-        found = np.empty(forest.outgoing.sizes[vertex] + forest.incoming.sizes[vertex], np.int64)
+def _density(groups, members):
+    """Return the share of the pairs of members that are adjacent."""
+    pairs = 0
+    for vertex in members:
+        found = np.empty(groups.outgoing.sizes[vertex] + groups.incoming.sizes[vertex], np.int64)
         count = 0
         for side in range(2):
-            adjacency = (forest.outgoing, forest.incoming)[side]
+            adjacency = (groups.outgoing, groups.incoming)[side]
             for i in range(adjacency.sizes[vertex]):
                 edge = adjacency.pool[adjacency.starts[vertex] + i]
-                other = forest.sources[edge] + forest.targets[edge] - vertex
-                if other > vertex:
+                other = groups.sources[edge] + groups.targets[edge] - vertex
+                if other > vertex and groups.hops[other] == _MEMBER:
                     found[count] = other
                     count += 1
         found = np.sort(found[:count])
         for i in range(count):
             pairs += i == 0 or found[i] != found[i - 1]
-        vertex = forest.following[vertex]
-    return 2 * pairs / (size * (size - 1))
+    return 2 * pairs / (members.size * (members.size - 1))
 
 
 @kernel(allocates=False)
-def _farthest(forest, vertex, hops):
-    """Return the last vertex that a breadth-first search meets, and its distance; `hops` is -1 before and after."""
-    queue = forest.queues[0]
+def _farthest(groups, vertex, queue):
+    """Return the last member that a breadth-first search meets, its distance, and how many were met."""
+    hops = groups.hops
     queue[0], hops[vertex] = vertex, 0
     first, last = 0, 1
     while first < last:
         one = queue[first]
         first += 1
         for side in range(2):
-            adjacency = (forest.outgoing, forest.incoming)[side]
+            adjacency = (groups.outgoing, groups.incoming)[side]
             for i in range(adjacency.sizes[one]):
                 edge = adjacency.pool[adjacency.starts[one] + i]
-                other = forest.sources[edge] + forest.targets[edge] - one
-                if hops[other] < 0:
+                other = groups.sources[edge] + groups.targets[edge] - one
+                if hops[other] == _MEMBER:
                     hops[other] = hops[one] + 1
                     queue[last] = other
                     last += 1
     found, distance = queue[last - 1], hops[queue[last - 1]]
     for i in range(last):
-        hops[queue[i]] = -1
-    return found, distance
+        hops[queue[i]] = _MEMBER
+    return found, distance, last
 
 
 @kernel
-def _diameter(forest, component):
-    """Return the largest distance; of large components, the one between two vertices far from each other."""
-    hops = np.full(forest.component.size, -1, np.int64)
-    vertex, found = forest.first[component], 0
-    if forest.size[component] > _MOST_EXACT:
-        vertex, _ = _farthest(forest, vertex, hops)
-        return _farthest(forest, vertex, hops)[1]
-    for _ in range(forest.size[component]):
-        found = max(found, _farthest(forest, vertex, hops)[1])
+def _diameter(groups, members):
+    """Return the largest distance; of many members, the one between two that are far from each other."""
+    queue = np.empty(members.size, np.int64)
+    vertex, found, met = _farthest(groups, members[0], queue)
+    if met < members.size:
+        return np.nan
+    if members.size > _MOST_EXACT:
+        return float(_farthest(groups, vertex, queue)[1])
+    for one in members:
+        found = max(found, _farthest(groups, one, queue)[1])
+    return float(found)
+
+
+@kernel
+def slow_measure(groups, code, k, members, seen):
+    """Return a measure of some vertices, of which those count for attributes that are seen; NaN if it has none."""
+    if code in (DENSITY, DIAMETER):
+        if code == DENSITY and members.size < 2:
+            return np.nan
+        groups.hops[members] = _MEMBER
+        found = _density(groups, members) if code == DENSITY else _diameter(groups, members)
+        groups.hops[members] = _OUTSIDE
+        return found
+    values = _values(groups, k, seen)
+    if code == SUM:
+        return _total(values)
+    if not values.size:
+        return np.nan
+    if code == AVERAGE:
+        return _total(values) / values.size
+    return values[0] if code == LEAST else values[-1]
+
+
+@kernel
+def _members(forest, component):
+    found = np.empty(forest.size[component], np.int64)
+    vertex = forest.first[component]
+    for i in range(found.size):
+        found[i] = vertex
         vertex = forest.following[vertex]
     return found
 
 
 @kernel
-def measure(forest, component, code, k):
+def _measure(forest, component, code, k):
     """Return a measure of a component; NaN if it has none."""
-    quick = _quick_measure(forest, component, code, k)
-    if not np.isnan(quick):
-        return quick
-    if code == DENSITY:
-        return _density(forest, component) if forest.size[component] > 1 else np.nan
-    if code == DIAMETER:
-        return float(_diameter(forest, component))
-    numbers = forest.tallies[k, EXACT, component] + forest.tallies[k, INEXACT, component]
-    if code == COUNT:
-        return float(numbers + forest.tallies[k, OTHER, component])
-    if not numbers:
-        return np.nan
-    if code in (SUM, AVERAGE):
-        total = _total(forest, k, component)
-        return total if code == SUM else total / numbers
-    return _extreme(forest, k, component, 1.0 if code == LEAST else -1.0)
+    found = quick_measure(forest, component, code, k)
+    if np.isnan(found):
+        members = _members(forest, component)
+        return slow_measure(forest, code, k, members, members)
+    return found
 
 
 @kernel(allocates=False)
-def _accepts(rules, i, value):
-    sign = (value > rules.bounds[i]) - (value < rules.bounds[i])
-    return (sign < 0 and rules.less[i]) or (sign == 0 and rules.equal[i]) or (sign > 0 and rules.more[i])
+def accepts(conditions, i, value):
+    """Whether a measure satisfies a condition."""
+    sign = (value > conditions.bounds[i]) - (value < conditions.bounds[i])
+    return (sign < 0 and conditions.less[i]) or (sign == 0 and conditions.equal[i]) or (sign > 0 and conditions.more[i])
 
 
 @kernel
@@ -451,9 +461,9 @@ def _is_cluster(forest, rules, component):
     """Whether a component satisfies all conditions, of which the first ones are quickly evaluated."""
     if forest.size[component] < rules.min_size or (rules.contains and not forest.contained[component]):
         return False
-    for i in range(rules.codes.size):
-        value = measure(forest, component, rules.codes[i], rules.attributes[i])
-        if np.isnan(value) or not _accepts(rules, i, value):
+    for i in range(rules.conditions.codes.size):
+        value = _measure(forest, component, rules.conditions.codes[i], rules.conditions.attributes[i])
+        if np.isnan(value) or not accepts(rules.conditions, i, value):
             return False
     return True
 
@@ -471,33 +481,36 @@ def _longer(column, size):
 
 
 @kernel
-def _emit(made, observation, status, cluster, other, component, members):
-    """Add an event; its vertices follow."""
+def emit(made, observation, status, cluster, other, size):
+    """Add an event; its vertices follow, and then those that it is about if they are others."""
     rows, measures, vertices, count, used = made
     if count == rows.shape[0]:
-        size = max(16, 2 * count)
-        more, others = np.empty((size, rows.shape[1]), np.int64), np.full((size, measures.shape[1]), np.nan)
+        space = max(16, 2 * count)
+        more, others = np.empty((space, rows.shape[1]), np.int64), np.full((space, measures.shape[1]), np.nan)
         more[:count], others[:count] = rows, measures
         rows, measures = more, others
     rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = observation, status, cluster, other
-    rows[count, 4], rows[count, 5], rows[count, 6], rows[count, 7] = component, members, used, used
+    rows[count, 4], rows[count, 5], rows[count, 6], rows[count, 7] = size, used, used, used
     return rows, measures, vertices, count + 1, used
 
 
 @kernel
-def _add_vertex(made, vertex):
+def add_vertex(made, vertex, shown=True):
+    """Add a vertex to the last event; one that is not shown is of those that it is about."""
     rows, measures, vertices, count, used = made
     vertices = _longer(vertices, used + 1)
     vertices[used] = vertex
     rows[count - 1, 7] = used + 1
+    if shown:
+        rows[count - 1, 6] = used + 1
     return rows, measures, vertices, count, used + 1
 
 
 @kernel
-def _add_members(forest, rules, made, component):
+def _add_members(forest, rules, made, component, shown=True):
     vertex = forest.first[component]
-    for _ in range(forest.size[component] if forest.size[component] <= rules.most_members else 0):
-        made = _add_vertex(made, vertex)
+    for _ in range(forest.size[component] if forest.size[component] <= rules.most_members or not shown else 0):
+        made = add_vertex(made, vertex, shown)
         vertex = forest.following[vertex]
     return made
 
@@ -562,31 +575,31 @@ def _comes_first(forest, pairs, labels, keys, a, b):
 
 
 @kernel
-def _changed_members(forest, made, old, new, joined):
-    """Add the vertices that have joined a cluster, or have left it."""
+def _changed_members(forest, made, old, new, joined, shown=True):
+    """Add the vertices that have joined a cluster, or have left it: all of them if the new component is -1."""
     if joined:
         vertex = forest.first[new]
         if old != new:
             for _ in range(forest.size[new]):
                 before = forest.before[vertex] if forest.is_moved[vertex] else new
                 if before != old:
-                    made = _add_vertex(made, vertex)
+                    made = add_vertex(made, vertex)
                 vertex = forest.following[vertex]
             return made
         for i in range(forest.counts[0]):
             vertex = forest.moved[i]
             if forest.component[vertex] == new and forest.before[vertex] != old:
-                made = _add_vertex(made, vertex)
+                made = add_vertex(made, vertex)
         return made
     for i in range(forest.counts[0]):
         vertex = forest.moved[i]
-        if forest.before[vertex] == old and forest.component[vertex] != new:
-            made = _add_vertex(made, vertex)
+        if forest.before[vertex] == old and (new < 0 or forest.component[vertex] != new):
+            made = add_vertex(made, vertex, shown)
     if old != new:
         vertex = forest.first[old]
         for _ in range(forest.size[old]):
             if not forest.is_moved[vertex]:
-                made = _add_vertex(made, vertex)
+                made = add_vertex(made, vertex, shown)
             vertex = forest.following[vertex]
     return made
 
@@ -599,17 +612,50 @@ def _is_quiet(forest, rules):
         component = forest.touched[at]
         good = forest.size[component] >= max(1, rules.min_size)
         good = good and (not rules.contains or forest.contained[component] > 0)
-        for i in range(rules.codes.size if good else 0):
-            value = _quick_measure(forest, component, rules.codes[i], rules.attributes[i])
+        for i in range(rules.conditions.codes.size if good else 0):
+            value = quick_measure(forest, component, rules.conditions.codes[i], rules.conditions.attributes[i])
             if np.isnan(value):
                 return False
-            good = good and _accepts(rules, i, value)
+            good = good and accepts(rules.conditions, i, value)
         if good != (forest.ids[component] > 0):
             return False
         clusters += good
         if good and forest.last_size[component] < rules.grow <= forest.size[component]:
             return False
     return forest.counts[0] == 0 or (clusters <= 1 and not rules.members)
+
+
+@kernel
+def _report(forest, vertex, moves, observation):
+    """Note in which cluster a vertex is now."""
+    component = forest.component[vertex]
+    cluster = forest.ids[component] if component >= 0 else 0
+    if forest.shown[vertex] == cluster:
+        return moves
+    rows, count = moves
+    if count == rows.shape[0]:
+        more = np.empty((max(16, 2 * count), rows.shape[1]), np.int64)
+        more[:count] = rows
+        rows = more
+    rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = observation, vertex, forest.shown[vertex], cluster
+    forest.shown[vertex] = cluster
+    return rows, count + 1
+
+
+@kernel
+def _report_moves(forest, moves, observation):
+    """Report which vertices have come into clusters, or have left them, since the last observation."""
+    for at in range(forest.counts[1]):
+        component = forest.touched[at]
+        if forest.size[component] and forest.reported[component] != forest.ids[component]:
+            forest.reported[component] = forest.ids[component]
+            vertex = forest.first[component]
+            for _ in range(forest.size[component]):
+                moves = _report(forest, vertex, moves, observation)
+                vertex = forest.following[vertex]
+    for i in range(forest.counts[0]):
+        moves = _report(forest, forest.moved[i], moves, observation)
+    return moves
 
 
 @kernel(allocates=False)
@@ -685,46 +731,61 @@ def _identify(forest, rules, keys, made, observation):
         forest.counts[4] += 1
         forest.ids[component] = forest.counts[4]
         other = parent[component]
-        made = _emit(
+        made = emit(
             made, observation, CREATED if other < 0 else SPLIT, forest.counts[4], 0 if other < 0 else ids[other],
-            component, forest.size[component],
+            forest.size[component],
         )  # fmt: skip
         made = _add_members(forest, rules, made, component)
-        for i in range(rules.codes.size):
-            made[1][made[3] - 1, i] = measure(forest, component, rules.codes[i], rules.attributes[i])
+        conditions = rules.conditions
+        for i in range(conditions.codes.size):
+            made[1][made[3] - 1, i] = _measure(forest, component, conditions.codes[i], conditions.attributes[i])
     for component in touched:
         cluster = ids[component]
         if cluster and heir[component] < 0:
             new = into[component]
             other = 0 if new < 0 else forest.ids[new]
-            made = _emit(made, observation, DISAPPEARED if new < 0 else MERGED, cluster, other, -1, 0)
+            made = emit(made, observation, DISAPPEARED if new < 0 else MERGED, cluster, other, 0)
             if new >= 0:
                 made = _add_members(forest, rules, made, new)
+            if rules.lists:
+                made = _changed_members(forest, made, component, -1, False, False)
         if not (forest.is_good[component] and inherits[component] >= 0):
             continue
         old, size = inherits[component], forest.size[component]
         if rules.grow and forest.last_size[old] < rules.grow <= size:
-            made = _emit(made, observation, GROWN, ids[old], 0, component, size)
+            made = emit(made, observation, GROWN, ids[old], 0, size)
+            if rules.lists:
+                made = _add_members(forest, rules, made, component, False)
         if rules.members:
             for status in (JOINED, PARTED):
-                made = _emit(made, observation, status, ids[old], 0, component, size)
+                made = emit(made, observation, status, ids[old], 0, size)
                 made = _changed_members(forest, made, old, component, status == JOINED)
-                if made[0][made[3] - 1, 6] == made[0][made[3] - 1, 7]:
+                if made[0][made[3] - 1, 5] == made[0][made[3] - 1, 6]:
                     made = made[0], made[1], made[2], made[3] - 1, made[4]
+                elif rules.lists:
+                    made = _add_members(forest, rules, made, component, False)
     for component in touched:
         forest.scratch[:, component] = -1
     return made
 
 
 @kernel
-def clusters(deltas, forest, rules, keys, made, observation, whole):
+def _end_observation(forest, rules, keys, made, moves, observation):
+    _end(forest)
+    if not _is_quiet(forest, rules):
+        made = _observe(forest, rules, keys, made, observation)
+    if rules.follows:
+        moves = _report_moves(forest, moves, observation)
+    _settle(forest)
+    return made, moves
+
+
+@kernel
+def clusters(deltas, forest, rules, keys, made, moves, observation, whole):
     """Follow clusters of vertices (the first role), of which some contain certain vertices (the second one)."""
     for i in range(deltas.kinds.size):
         if deltas.begins[i]:
-            _end(forest)
-            if not _is_quiet(forest, rules):
-                made = _observe(forest, rules, keys, made, observation)
-            _settle(forest)
+            made, moves = _end_observation(forest, rules, keys, made, moves, observation)
             observation += 1
         kind, element = deltas.kinds[i], deltas.elements[i]
         if kind == EDGE_ON:
@@ -735,13 +796,10 @@ def clusters(deltas, forest, rules, keys, made, observation, whole):
             _begin(forest, element)
         elif kind == EDGE_ON + 1:
             _leave(forest, element)
-        elif kind <= EDGE_ON + 4:
+        elif kind < VALUE:
             _set_contained(forest, element, kind == EDGE_ON + 4)
         else:
-            _set_value(forest, kind - EDGE_ON - 5, element, deltas.sources[i], deltas.targets[i])
+            _set_value(forest, kind - VALUE, element, deltas.sources[i], deltas.targets[i])
     if whole:
-        _end(forest)
-        if not _is_quiet(forest, rules):
-            made = _observe(forest, rules, keys, made, observation)
-        _settle(forest)
-    return made
+        made, moves = _end_observation(forest, rules, keys, made, moves, observation)
+    return made, moves

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.syntax import CgqlError
 from goffish.streaming.graphs.cluster_kernels import EXACT, INEXACT, NOTHING, OTHER, SCALE
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON
-from goffish.streaming.graphs.patterns import Deltas, Found, Numbers, Pattern, with_space
+from goffish.streaming.graphs.patterns import MOST_MEMBERS, Deltas, Found, Numbers, Pattern, with_space
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Adjacency, arrow_column, fitted, no_adjacency
 from goffish.streaming.graphs.updates import FLOAT, INTEGER, NONE
@@ -26,8 +26,6 @@ _MEASURES = {
 }  # fmt: skip
 #: Numbers up to this one are added exactly: those of a million vertices together fit into 64 bits.
 _LARGEST = (1 << 43) / SCALE
-#: Events list the members of clusters up to this size.
-_MOST_MEMBERS = 1000
 #: Attributes that are added up for one query.
 _MOST_MEASURED = 16
 
@@ -74,6 +72,10 @@ class Forest(NamedTuple):
     touched: Numbers
     free: Numbers
     scratch: Numbers
+    # Cluster of a vertex and of a component as of the last report, and hops in searches.
+    shown: Numbers
+    reported: Numbers
+    hops: Numbers
     #: Of `moved`, `touched`, `free` and `leaving`, and the last id.
     counts: Numbers
 
@@ -82,29 +84,45 @@ class Forest(NamedTuple):
 _BY_EDGE = ("sources", "targets", "is_tree")
 _BY_VERTEX = (
     "trees_out", "trees_in", "component", "following", "preceding", "before", "is_moved", "moved", "leaves", "leaving",
-    "is_contained", "marks", "kinds", "numbers",
+    "is_contained", "marks", "kinds", "numbers", "shown", "hops",
 )  # fmt: skip
 _BY_COMPONENT = (
     "first", "size", "edges", "contained", "sums", "tallies", "ids", "last_size", "is_old", "is_good", "is_touched",
-    "touched", "free", "scratch",
+    "touched", "free", "scratch", "reported",
 )  # fmt: skip
-_NEW = {"component": -1, "scratch": -1}
+_NEW = {"component": -1, "scratch": -1, "hops": -2}
 
 
-class Rules(NamedTuple):
-    """Conditions of clusters, those first that are quickly evaluated; and which events are reported."""
+class Conditions(NamedTuple):
+    """Conditions on measures, those first that are quickly evaluated.
 
-    min_size: int
-    contains: bool
-    grow: int
-    members: bool
-    most_members: int
+    Attributes
+    ----------
+    codes, attributes, bounds : arrays
+        Measures, the attributes that they are of, and what they are compared with.
+    less, equal, more : bool arrays
+        Results of comparisons that are accepted.
+    """
+
     codes: Numbers
     attributes: Numbers
     bounds: NDArray[np.float64]
     less: NDArray[np.bool_]
     equal: NDArray[np.bool_]
     more: NDArray[np.bool_]
+
+
+class Rules(NamedTuple):
+    """What a cluster is, and which events are reported."""
+
+    min_size: int
+    contains: bool
+    grow: int
+    members: bool
+    most_members: int
+    lists: bool
+    follows: bool
+    conditions: Conditions
 
 
 class Change(NamedTuple):
@@ -115,28 +133,28 @@ class Change(NamedTuple):
     size: int
     members: NDArray[np.int32]
     measures: tuple[float, ...]
+    #: Vertices that it is about, if they are not the members.
+    about: NDArray[np.int32] | None = None
 
 
-class Cluster(Pattern):
-    """Components that satisfy conditions.
+class Measured(Pattern):
+    """Groups of vertices with conditions on measures of them; their numbers are keys.
 
     Parameters
     ----------
     query : Query
     """
 
-    statuses = ("DISAPPEARED", "MERGED", "SPLIT", "CREATED", "GROWN", "JOINED", "PARTED")
-    closing, opening, presence = 2, frozenset([2, 3]), frozenset([2, 3, 5])
     columns, dtype = ("cluster",), object
+    #: Statuses that come with the size, members and measures.
+    _begun: ClassVar[tuple[int, ...]]
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
         parts = [*query.arguments, *query.where]
         given = [one for one in parts if isinstance(one, syntax.Comparison) and str(one.left) != "status"]
         conditions = [one for one in given if isinstance(one.left, syntax.Aggregate) or len(one.left.names) == 1]
-        kept = (syntax.Comparison, syntax.Member, syntax.OneOf)
-        others = tuple(one for one in query.arguments if isinstance(one, kept) and one not in conditions)
-        self._of_vertices = [syntax.Predicates(others)] if others else []
+        self._others = tuple(one for one in given if one not in conditions)
         self._names = tuple(str(one.left) for one in conditions)
         read = [_measure(one.left) for one in conditions]
         self.measured = tuple(sorted({name for _, name in read if name}))
@@ -147,19 +165,83 @@ class Cluster(Pattern):
         operators = [conditions[at].operator for at in self._quick]
         names = [read[at][1] for at in self._quick]
         bounds: list[Any] = [conditions[at].right for at in self._quick]
-        self._rules = Rules(
-            int(self._arguments.get("min_size", 2)),
-            any(isinstance(one, syntax.NamedPredicates) and one.name == "contains" for one in query.arguments),
-            int(self._arguments.get("grow", 0)), bool(self._arguments.get("members", False)),
-            _MOST_MEMBERS,
+        self._most_members = int(self._options.get("max_members", MOST_MEMBERS))
+        self._conditions = Conditions(
             np.array([read[at][0] for at in self._quick], np.int64),
             np.array([self.measured.index(name) if name else 0 for name in names], np.int64),
             np.array([float(one.value) for one in bounds]),
             np.array([one in ("<", "<=", "!=") for one in operators], np.bool_),
             np.array([one in ("=", "<=", ">=") for one in operators], np.bool_),
             np.array([one in (">", ">=", "!=") for one in operators], np.bool_),
+        )
+
+    def _made(self) -> tuple[Any, ...]:
+        """Return space for what is found."""
+        return np.zeros((0, 8), np.int64), np.zeros((0, len(self._names))), np.zeros(0, np.int64), 0, 0
+
+    def _found(self, made: tuple[Any, ...]) -> Found:
+        rows, measures, vertices, count, _ = made
+        values = np.empty(count, object)
+        back = np.argsort(self._quick)
+        for at, (row, numbers) in enumerate(zip(rows[:count].tolist(), measures[:count], strict=True)):
+            members, about = (vertices[row[k] : row[k + 1]].astype(np.int32) for k in (5, 6))
+            measured = tuple(numbers[back].tolist())
+            values[at] = Change(row[1], row[3], row[4], members, measured, about if len(about) else None)
+        return Found(rows[:count, 0], rows[:count, 1].astype(np.int8), rows[:count, 2], values)
+
+    def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
+        changes: list[Change] = values.tolist()
+        begun = (-1, *self._begun)
+        sized = (*begun, cluster_kernels.GROWN)
+        columns = {"cluster": pa.array(keys, pa.int64())}
+        columns["size"] = pa.array([one.size if one.code in sized else None for one in changes], pa.int64())
+        listed = {"members": begun}
+        if cluster_kernels.SPLIT in begun:
+            for name, code in (("parent", cluster_kernels.SPLIT), ("into", cluster_kernels.MERGED)):
+                columns[name] = pa.array([one.other if one.code == code else None for one in changes], pa.int64())
+            listed["members"] = (*begun, cluster_kernels.MERGED)
+            listed["vertices"] = (cluster_kernels.JOINED, cluster_kernels.PARTED)
+        for name, codes in listed.items():
+            columns[name] = _lists(
+                encoder, [one.members if one.code in codes and len(one.members) else None for one in changes]
+            )
+        for at, name in enumerate(self._names):
+            if name != "size":
+                numbers = [one.measures[at] if one.measures and one.code in begun else None for one in changes]
+                columns[name] = pa.array(numbers, pa.float64())
+        return columns
+
+    def _is_cluster(self, part: int) -> bool:
+        return True
+
+    def vertices(self, key: int, value: Any) -> frozenset[int]:
+        return frozenset((value.members if value.about is None else value.about).tolist())
+
+
+class Cluster(Measured):
+    """Components that satisfy conditions.
+
+    Parameters
+    ----------
+    query : Query
+    """
+
+    statuses = ("DISAPPEARED", "MERGED", "SPLIT", "CREATED", "GROWN", "JOINED", "PARTED")
+    closing, opening, presence = 2, frozenset([2, 3]), frozenset([2, 3, 5])
+    _begun = (cluster_kernels.SPLIT, cluster_kernels.CREATED)
+
+    def __init__(self, query: syntax.Query) -> None:
+        super().__init__(query)
+        kept = [one for one in query.arguments if isinstance(one, syntax.Member | syntax.OneOf)]
+        others = (*self._others, *kept)
+        self._of_vertices = [syntax.Predicates(others)] if others else []
+        contains = any(isinstance(one, syntax.NamedPredicates) and one.name == "contains" for one in query.arguments)
+        self._rules = Rules(
+            int(self._arguments.get("min_size", 2)), contains, int(self._arguments.get("grow", 0)),
+            bool(self._arguments.get("members", False)), self._most_members, False, False,
+            self._conditions,
         )  # fmt: skip
-        self.roles = ("node", "contains") if self._rules.contains else ("node",)
+        self.roles = ("node", "contains") if contains else ("node",)
         self._forest = _empty(len(self.measured))
 
     @property
@@ -181,60 +263,38 @@ class Cluster(Pattern):
         )
 
     def step(self, deltas: Deltas, *, ends: bool) -> Found:
-        nothing = np.zeros(0, np.int64)
-        made = np.zeros((0, 8), np.int64), np.zeros((0, len(self._names))), nothing, 0, 0
-        rules = self._rules._replace(most_members=1 << 62) if self.lists_all else self._rules
-        rows, measures, vertices, count, _ = cluster_kernels.clusters(
-            deltas, self._forest, rules, self._keys, made, 0, ends
+        rules = self._rules._replace(most_members=1 << 62, lists=True) if self.lists_all else self._rules
+        moves = np.zeros((0, 4), np.int64), 0
+        made, (rows, count) = cluster_kernels.clusters(
+            deltas, self._forest, rules, self._keys, self._made(), moves, 0, ends
         )
-        values = np.empty(count, object)
-        back = np.argsort(self._quick)
-        for at, (row, numbers) in enumerate(zip(rows[:count].tolist(), measures[:count], strict=True)):
-            members = vertices[row[6] : row[7]].astype(np.int32)
-            values[at] = Change(row[1], row[3], row[5], members, tuple(numbers[back].tolist()))
-        return Found(rows[:count, 0], rows[:count, 1].astype(np.int8), rows[:count, 2], values)
+        if rules.follows:
+            self.moved = tuple(rows[:count].T.copy())
+        return self._found(made)
 
-    def answers(self) -> tuple[Numbers, NDArray[Any]]:
+    def follow_members(self) -> None:
+        if self._rules.follows:
+            return
+        self._rules = self._rules._replace(follows=True)
+        forest = self._forest
+        vertices, clusters = self.members()
+        forest.shown[vertices] = clusters
+        forest.reported[:] = np.where(forest.is_old, forest.ids, -1)
+
+    def members(self) -> tuple[Numbers, Numbers]:
         forest = self._forest
         components = np.where(forest.is_moved, forest.before, forest.component)
         members = np.flatnonzero((components >= 0) & (forest.ids[components] > 0))
-        members = members[np.argsort(forest.ids[components[members]], kind="stable")]
-        ids, firsts = np.unique(forest.ids[components[members]], return_index=True)
+        return members, forest.ids[components[members]]
+
+    def answers(self) -> tuple[Numbers, NDArray[Any]]:
+        members, clusters = self.members()
+        order = np.argsort(clusters, kind="stable")
+        ids, firsts = np.unique(clusters[order], return_index=True)
         values = np.empty(len(ids), object)
-        for at, found in enumerate(np.split(members, firsts[1:]) if len(ids) else ()):
+        for at, found in enumerate(np.split(members[order], firsts[1:]) if len(ids) else ()):
             values[at] = Change(-1, 0, len(found), found.astype(np.int32), ())
         return ids, values
-
-    def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
-        changes: list[Change] = values.tolist()
-        begun = (-1, cluster_kernels.CREATED, cluster_kernels.SPLIT)
-        sized = (*begun, cluster_kernels.GROWN)
-        columns = {"cluster": pa.array(keys, pa.int64())}
-        columns["size"] = pa.array([one.size if one.code in sized else None for one in changes], pa.int64())
-        for name, code in (("parent", cluster_kernels.SPLIT), ("into", cluster_kernels.MERGED)):
-            columns[name] = pa.array([one.other if one.code == code else None for one in changes], pa.int64())
-        listed = {
-            "members": (*begun, cluster_kernels.MERGED),
-            "vertices": (cluster_kernels.JOINED, cluster_kernels.PARTED),
-        }
-        for name, codes in listed.items():
-            columns[name] = _lists(
-                encoder, [one.members if one.code in codes and len(one.members) else None for one in changes]
-            )
-        for at, name in enumerate(self._names):
-            if name != "size":
-                numbers = [one.measures[at] if one.measures and one.code in begun else None for one in changes]
-                columns[name] = pa.array(numbers, pa.float64())
-        return columns
-
-    def labels(self, encoder: Encoder, keys: Numbers) -> list[list[Any]]:
-        return [keys.tolist()]
-
-    def ranks(self, encoder: Encoder, keys: Numbers) -> list[Numbers]:
-        return [keys]
-
-    def vertices(self, key: int, value: Any) -> frozenset[int]:
-        return frozenset(value.members.tolist())
 
 
 class Component(Cluster):
@@ -280,7 +340,7 @@ def _empty(measured: int) -> Forest:
         ends, ends, flags, no_adjacency(), no_adjacency(), ends, ends, none, none, none, none, flags, none, small, none,
         flags, small, (none, none), np.zeros((measured, 0), np.int8), numbers, numbers.view(np.float64), none, none,
         none, none, numbers, np.zeros((measured, 4, 0), np.int64), none, none, flags, flags, flags, none, none,
-        np.zeros((7, 0), np.int64), np.zeros(5, np.int64),
+        np.zeros((7, 0), np.int64), none, none, none, np.zeros(5, np.int64),
     )  # fmt: skip
 
 

@@ -12,6 +12,10 @@ from goffish.streaming.graphs.kernels import link, unlink
 
 #: What a query sees of an edge; the next numbers are those of vertices by role: not any more, and from now on.
 EDGE_OFF, EDGE_ON = 0, 1
+#: Values of the first measured attribute of vertices; those of others follow.
+VALUE = 64
+#: Moves of vertices from one cluster to another one, by the topic that the pattern follows: this one, or one less.
+MOVE = -1
 #: Sides of the edges of a vertex.
 OUTGOING, INCOMING = 1, 2
 #: Hops to a vertex that is not reached.
@@ -23,7 +27,7 @@ _ROW = np.int64(1) << 32
 
 
 @kernel
-def _longer(column):
+def doubled(column):
     found = np.empty(max(16, 2 * column.size), column.dtype)
     found[: column.size] = column
     return found
@@ -34,7 +38,7 @@ def touch(touched, key, old):
     """Note an answer and its value, which only counts if it is the first one since the last observation."""
     keys, olds, count = touched
     if count == keys.size:
-        keys, olds = _longer(keys), _longer(olds)
+        keys, olds = doubled(keys), doubled(olds)
     keys[count], olds[count] = key, old
     return keys, olds, count + 1
 
@@ -45,7 +49,7 @@ def _find(found, observation, opens, key, value):
     observations, opening, keys, values, count = found
     if count == keys.size:
         observations, opening, keys, values = (
-            _longer(observations), _longer(opening), _longer(keys), _longer(values)
+            doubled(observations), doubled(opening), doubled(keys), doubled(values)
         )  # fmt: skip
     observations[count], opening[count], keys[count], values[count] = observation, opens, key, value
     return observations, opening, keys, values, count + 1
@@ -64,90 +68,6 @@ def _first_touches(touched):
             order[size] = order[i]
             size += 1
     return order[:size]
-
-
-# Windows.
-
-
-@kernel
-def _push(timers, time, edge):
-    times, edges, count = timers
-    if count == times.size:
-        times, edges = _longer(times), _longer(edges)
-    at = count
-    while at and times[(at - 1) >> 1] > time:
-        times[at], edges[at] = times[(at - 1) >> 1], edges[(at - 1) >> 1]
-        at = (at - 1) >> 1
-    times[at], edges[at] = time, edge
-    return times, edges, count + 1
-
-
-@kernel
-def _pop(timers):
-    """Remove the first timer."""
-    times, edges, count = timers
-    count -= 1
-    time, edge, at = times[count], edges[count], 0
-    while 2 * at + 1 < count:
-        child = 2 * at + 1
-        if child + 1 < count and times[child + 1] < times[child]:
-            child += 1
-        if times[child] >= time:
-            break
-        times[at], edges[at] = times[child], edges[child]
-        at = child
-    times[at], edges[at] = time, edge
-    return times, edges, count
-
-
-@kernel
-def _see(made, flip, time, kind, element, source, target):
-    flips, times, kinds, elements, sources, targets, count = made
-    if count == flips.size:
-        flips, times, kinds, elements = _longer(flips), _longer(times), _longer(kinds), _longer(elements)
-        sources, targets = _longer(sources), _longer(targets)
-    flips[count], times[count], kinds[count], elements[count] = flip, time, kind, element
-    sources[count], targets[count] = source, target
-    return flips, times, kinds, elements, sources, targets, count + 1
-
-
-@kernel
-def _expire(window, until, timers, made):
-    """Let the edges go whose time has come."""
-    while timers[2] and timers[0][0] <= until:
-        time, edge = timers[0][0], timers[1][0]
-        timers = _pop(timers)
-        if window.live[edge] and window.seen[edge] + window.span == time:  # and not of an edge that was seen again
-            window.live[edge] = False
-            made = _see(made, -1, time, EDGE_OFF, edge, window.sources[edge], window.targets[edge])
-    return timers, made
-
-
-@kernel
-def slide(flips, kinds, times, window, until, timers, made):
-    """Insert the expirations of edges between what else has changed, until a time.
-
-    Each row of `made` is a flip (or -1), the time, the kind, the element, and the ends of an edge.
-    """
-    for i in range(kinds.size):
-        timers, made = _expire(window, times[i], timers, made)
-        kind, edge = kinds[i], flips.elements[i]
-        if kind > EDGE_ON:
-            made = _see(made, i, times[i], kind, edge, -1, -1)
-            continue
-        comes = flips.states[i] != 0
-        if comes:
-            window.seen[edge], window.sources[edge], window.targets[edge] = (
-                flips.seen[i], flips.sources[i], flips.targets[i],
-            )  # fmt: skip
-            comes = window.seen[edge] + window.span > times[i]
-        if comes:
-            timers = _push(timers, window.seen[edge] + window.span, edge)
-        if comes != window.live[edge]:
-            window.live[edge] = comes
-            kind = EDGE_ON if comes else EDGE_OFF
-            made = _see(made, i, times[i], kind, edge, flips.sources[i], flips.targets[i])
-    return _expire(window, until, timers, made)
 
 
 # Elements that match.
@@ -268,16 +188,16 @@ def degree(deltas, net, degrees, chosen, held, rule, touched, found, observation
 
 
 @kernel
-def _set_hops(hops, row, vertex, value, source, sinks, touched):
+def _set_hops(hops, row, vertex, value, sinks, touched):
     """Change the hops from a source to a vertex."""
-    if sinks[vertex] and vertex != source:
-        touched = touch(touched, source * _ROW + vertex, hops[row, vertex])
+    if sinks.chosen[vertex] and sinks.groups[vertex] >= 0:
+        touched = touch(touched, row * _ROW + sinks.groups[vertex], 0)
     hops[row, vertex] = value
     return touched
 
 
 @kernel
-def _relax(net, hops, row, source, sinks, sides, most, candidates, distances, touched):
+def _relax(net, hops, row, sinks, rule, candidates, distances, touched):
     """Bring vertices nearer that candidates, ordered by their new distances, are reached by."""
     queue = np.empty(16, np.int64)
     first, last, at = 0, 0, 0
@@ -285,26 +205,26 @@ def _relax(net, hops, row, source, sinks, sides, most, candidates, distances, to
         if at < candidates.size and (first == last or distances[at] <= hops[row, queue[first]]):
             vertex, distance = candidates[at], distances[at]
             at += 1
-            if distance >= hops[row, vertex] or distance > most:
+            if distance >= hops[row, vertex] or distance > rule.most:
                 continue
-            touched = _set_hops(hops, row, vertex, distance, source, sinks, touched)
+            touched = _set_hops(hops, row, vertex, distance, sinks, touched)
         else:
             vertex = queue[first]
             distance = hops[row, vertex]
             first += 1
-        if distance >= most:
+        if distance >= rule.most:
             continue
         for side in range(2):
-            if not sides >> side & 1:
+            if not rule.sides >> side & 1:
                 continue
             adjacency = (net.outgoing, net.incoming)[side]
             for i in range(adjacency.sizes[vertex]):
                 edge = adjacency.pool[adjacency.starts[vertex] + i]
                 other = net.sources[edge] + net.targets[edge] - vertex
                 if distance + 1 < hops[row, other]:
-                    touched = _set_hops(hops, row, other, distance + 1, source, sinks, touched)
+                    touched = _set_hops(hops, row, other, distance + 1, sinks, touched)
                     if last == queue.size:
-                        queue = _longer(queue)
+                        queue = doubled(queue)
                     queue[last] = other
                     last += 1
     return touched
@@ -312,7 +232,7 @@ def _relax(net, hops, row, source, sinks, sides, most, candidates, distances, to
 
 @kernel
 def _supported(net, hops, row, vertex, back, losing):
-    """Whether a vertex has a neighbor that is one hop nearer, and stays where it is."""
+    """Whether a vertex is a source, or has a neighbor that is one hop nearer and stays where it is."""
     distance = hops[row, vertex]
     if distance == 0:
         return True
@@ -329,11 +249,10 @@ def _supported(net, hops, row, vertex, back, losing):
 
 
 @kernel
-def _shrink(net, hops, row, source, sinks, sides, most, vertex, losing, touched):
-    """Let a vertex go that may have lost its last shortest path, with all that depend on it, and reach them anew."""
+def _shrink(net, hops, row, sinks, rule, vertex, losing, touched):
+    """Let a vertex go that has lost its last shortest path, with all that depend on it, and reach them anew."""
+    sides = rule.sides
     back = (sides & OUTGOING) << 1 | (sides & INCOMING) >> 1
-    if _supported(net, hops, row, vertex, back, losing):
-        return touched
     gone = np.empty(16, np.int64)
     gone[0], size, at = vertex, 1, 0
     losing[vertex] = True
@@ -353,11 +272,11 @@ def _shrink(net, hops, row, source, sinks, sides, most, vertex, losing, touched)
                     continue
                 losing[other] = True
                 if size == gone.size:
-                    gone = _longer(gone)
+                    gone = doubled(gone)
                 gone[size] = other
                 size += 1
     for i in range(size):
-        touched = _set_hops(hops, row, gone[i], FAR, source, sinks, touched)
+        touched = _set_hops(hops, row, gone[i], FAR, sinks, touched)
     candidates, distances, count = np.empty(size, np.int64), np.empty(size, np.int32), 0
     for i in range(size):
         losing[gone[i]] = False
@@ -369,97 +288,204 @@ def _shrink(net, hops, row, source, sinks, sides, most, vertex, losing, touched)
             for j in range(adjacency.sizes[gone[i]]):
                 edge = adjacency.pool[adjacency.starts[gone[i]] + j]
                 nearest = min(nearest, hops[row, net.sources[edge] + net.targets[edge] - gone[i]])
-        if nearest < most:
+        if nearest < rule.most:
             candidates[count], distances[count] = gone[i], nearest + 1
             count += 1
     order = np.argsort(distances[:count])
-    return _relax(
-        net, hops, row, source, sinks, sides, most, candidates[:count][order], distances[:count][order], touched
-    )
+    return _relax(net, hops, row, sinks, rule, candidates[:count][order], distances[:count][order], touched)
 
 
 @kernel
-def _observe_hops(hops, rows, sinks, touched, found, observation):
-    """Look at pairs of a source and a sink; a value is that with which an answer begins, or held at last."""
-    for i in _first_touches(touched):
-        key, old = touched[0][i], touched[1][i]
-        row, vertex = rows[key // _ROW], key % _ROW
-        now = hops[row, vertex] if row >= 0 and sinks[vertex] else FAR
-        if (now == FAR) != (old == FAR):
-            found = _find(found, observation, now != FAR, key, now if now != FAR else old)
-    return found
-
-
-@kernel
-def _follow_arc(net, hops, row, source, sinks, sides, most, u, v, comes, losing, touched):
+def _follow_arc(net, hops, row, sinks, rule, u, v, comes, losing, touched):
     """Follow an arc that has come or gone."""
     if comes:
-        if hops[row, u] < min(most, hops[row, v] - 1):
+        if hops[row, u] < min(rule.most, hops[row, v] - 1):
             candidates, distances = np.empty(1, np.int64), np.empty(1, np.int32)
             candidates[0], distances[0] = v, hops[row, u] + 1
-            touched = _relax(net, hops, row, source, sinks, sides, most, candidates, distances, touched)
+            touched = _relax(net, hops, row, sinks, rule, candidates, distances, touched)
     elif hops[row, v] != FAR and hops[row, u] + 1 == hops[row, v]:
-        touched = _shrink(net, hops, row, source, sinks, sides, most, v, losing, touched)
+        sides = rule.sides
+        if not _supported(net, hops, row, v, (sides & OUTGOING) << 1 | (sides & INCOMING) >> 1, losing):
+            touched = _shrink(net, hops, row, sinks, rule, v, losing, touched)
     return touched
+
+
+# Groups of sources and sinks.
+
+
+@kernel(allocates=False)
+def _join_group(side, vertex, group):
+    side.groups[vertex] = group
+    if group >= 0:
+        first = side.firsts[group]
+        side.following[vertex], side.preceding[vertex] = first, -1
+        if first >= 0:
+            side.preceding[first] = vertex
+        side.firsts[group] = vertex
+
+
+@kernel(allocates=False)
+def _leave_group(side, vertex):
+    group = side.groups[vertex]
+    if group >= 0:
+        before, after = side.preceding[vertex], side.following[vertex]
+        if before >= 0:
+            side.following[before] = after
+        else:
+            side.firsts[group] = after
+        if after >= 0:
+            side.preceding[after] = before
+    side.groups[vertex] = -1
 
 
 @kernel
 def _begin_source(net, state, rule, vertex, touched):
-    """Find what a new source reaches."""
-    row = state.free[0]
-    state.free[0] = state.sources[row]
-    state.sources[row], state.rows[vertex] = vertex, row
-    state.hops[row, :] = FAR
+    """Find what a new source reaches; others of its group may reach that already."""
+    group = state.sources.groups[vertex]
+    row = state.rows[group]
+    if row < 0:
+        row = state.free[0]
+        state.free[0] = state.of_rows[row]
+        state.of_rows[row], state.rows[group], state.used[row], state.seeds[row] = group, row, True, 0
+    state.seeds[row] += 1
     candidates, distances = np.empty(1, np.int64), np.zeros(1, np.int32)
     candidates[0] = vertex
-    return _relax(net, state.hops, row, vertex, state.sinks, rule.sides, rule.most, candidates, distances, touched)
+    return _relax(net, state.hops, row, state.sinks, rule, candidates, distances, touched)
 
 
 @kernel
-def _end_source(state, vertex, touched):
-    """Forget what a vertex reached that is no source any more; its row becomes the first free one."""
-    row = state.rows[vertex]
-    for other in range(state.sinks.size):
+def _end_source(net, state, rule, vertex, touched):
+    """Forget what a vertex reached that is no source any more."""
+    row = state.rows[state.sources.groups[vertex]]
+    state.seeds[row] -= 1
+    if state.seeds[row]:
+        return _shrink(net, state.hops, row, state.sinks, rule, vertex, state.losing, touched)
+    for other in range(state.losing.size):
         if state.hops[row, other] != FAR:
-            touched = _set_hops(state.hops, row, other, FAR, vertex, state.sinks, touched)
-    state.rows[vertex] = -1
-    state.sources[row] = state.free[0]
-    state.free[0] = row
-    state.used[row] = False
+            touched = _set_hops(state.hops, row, other, FAR, state.sinks, touched)
     return touched
 
 
 @kernel
-def _change_sink(state, vertex, comes, touched):
-    """Note that a vertex is a sink from now on, or none any more."""
+def _touch_sink(state, vertex, touched):
+    """Note that the group of a sink has another member, or one less."""
+    group = state.sinks.groups[vertex]
+    for row in range(state.used.size if group >= 0 else 0):
+        if state.hops[row, vertex] != FAR:
+            touched = touch(touched, row * _ROW + group, 0)
+    return touched
+
+
+@kernel
+def _list_members(listed, side, group, most):
+    """Add the members of a group, unless there are too many."""
+    vertices, count = listed
+    begin, vertex = count, side.firsts[group]
+    while vertex >= 0:
+        if count - begin == most:
+            return vertices, begin
+        if count == vertices.size:
+            vertices = doubled(vertices)
+        vertices[count] = vertex
+        count += 1
+        vertex = side.following[vertex]
+    return vertices, count
+
+
+@kernel
+def _observe_hops(state, rule, touched, found, listed, ends, observation):
+    """Look at pairs of groups; a value is that with which an answer begins, or held at last.
+
+    `ends` has for each answer the end of its vertices in `listed`.
+    """
+    sources, sinks = state.sources, state.sinks
+    for i in _first_touches(touched):
+        row, group = touched[0][i] // _ROW, touched[0][i] % _ROW
+        source, now, old = state.of_rows[row], FAR, state.held[row, group]
+        if not (rule.alike and source == group):
+            vertex = sinks.firsts[group]
+            while vertex >= 0:
+                if sinks.chosen[vertex]:
+                    now = min(now, state.hops[row, vertex])
+                vertex = sinks.following[vertex]
+        state.held[row, group] = now
+        if (now == FAR) == (old == FAR):
+            continue
+        found = _find(found, observation, now != FAR, source * _ROW + group, now if now != FAR else old)
+        if rule.lists:
+            listed = _list_members(listed, sources, source, rule.lists)
+            listed = _list_members(listed, sinks, group, rule.lists)
+            if found[4] > ends.size:
+                ends = doubled(ends)
+            ends[found[4] - 1] = listed[1]
+    return found, listed, ends
+
+
+@kernel(allocates=False)
+def _free_rows(state):
+    """Let rows go whose groups have no source any more."""
     for row in range(state.used.size):
-        if state.used[row] and state.sources[row] != vertex:
-            old = FAR if comes else state.hops[row, vertex]
-            touched = touch(touched, state.sources[row] * _ROW + vertex, old)
-    state.sinks[vertex] = comes
+        if state.used[row] and not state.seeds[row]:
+            state.rows[state.of_rows[row]] = -1
+            state.of_rows[row], state.used[row], state.free[0] = state.free[0], False, row
+
+
+@kernel
+def _move(net, state, rule, vertex, is_source, group, touched):
+    """Follow a vertex from one group to another one."""
+    side = state.sources if is_source else state.sinks
+    chosen, had = side.chosen[vertex], side.groups[vertex] >= 0
+    if chosen and had and is_source:
+        touched = _end_source(net, state, rule, vertex, touched)
+    if chosen and had and not is_source:
+        touched = _touch_sink(state, vertex, touched)
+    _leave_group(side, vertex)
+    _join_group(side, vertex, group)
+    if chosen and group >= 0 and is_source:
+        touched = _begin_source(net, state, rule, vertex, touched)
+    if chosen and group >= 0 and not is_source:
+        touched = _touch_sink(state, vertex, touched)
     return touched
 
 
 @kernel
-def distances(deltas, net, state, rule, touched, found, observation, whole):
-    """Follow the hops from sources (the first role) to sinks (the second one); return what is touched and found."""
+def _choose(net, state, rule, vertex, is_source, comes, touched):
+    """Note that a vertex may be a source or a sink from now on, or not any more."""
+    side = state.sources if is_source else state.sinks
+    side.chosen[vertex] = comes
+    if not is_source:
+        return _touch_sink(state, vertex, touched)
+    if side.groups[vertex] < 0:
+        return touched
+    if comes:
+        return _begin_source(net, state, rule, vertex, touched)
+    return _end_source(net, state, rule, vertex, touched)
+
+
+@kernel
+def distances(deltas, net, state, rule, touched, made, observation, whole):
+    """Follow the hops from sources (the first role) to sinks (the second one); return what is touched and found.
+
+    Sources and sinks are groups of vertices: each vertex for itself, or the members of a cluster.
+    """
+    found, listed, ends = made
     for i in range(deltas.kinds.size):
         if deltas.begins[i]:
             if touched[2]:
-                found = _observe_hops(state.hops, state.rows, state.sinks, touched, found, observation)
+                found, listed, ends = _observe_hops(state, rule, touched, found, listed, ends, observation)
                 touched = touched[0], touched[1], 0
+            if state.counts[0]:
+                _free_rows(state)
+                state.counts[0] = 0
             observation += 1
         kind, element = deltas.kinds[i], deltas.elements[i]
         comes = kind & 1 == 1
-        if kind > EDGE_ON + 2:
-            touched = _change_sink(state, element, comes, touched)
-            continue
-        if kind > EDGE_ON:
-            if comes:
-                touched = _begin_source(net, state, rule, element, touched)
-                state.used[state.rows[element]] = True
+        if kind < 0 or kind > EDGE_ON:
+            state.counts[0] = 1
+            if kind < 0:
+                touched = _move(net, state, rule, element, kind == MOVE, deltas.targets[i], touched)
             else:
-                touched = _end_source(state, element, touched)
+                touched = _choose(net, state, rule, element, kind <= EDGE_ON + 2, comes, touched)
             continue
         u, v = deltas.sources[i], deltas.targets[i]
         if comes:
@@ -470,19 +496,21 @@ def distances(deltas, net, state, rule, touched, found, observation, whole):
             unlink(net.outgoing, u, element)
             unlink(net.incoming, v, element)
         for row in range(state.used.size):
-            if not state.used[row]:
+            if not (state.used[row] and state.seeds[row]):
                 continue
             if rule.sides & OUTGOING:
                 touched = _follow_arc(
-                    net, state.hops, row, state.sources[row], state.sinks, rule.sides, rule.most, u, v, comes,
-                    state.losing, touched,
+                    net, state.hops, row, state.sinks, rule, u, v, comes, state.losing, touched
                 )  # fmt: skip
             if rule.sides & INCOMING:
                 touched = _follow_arc(
-                    net, state.hops, row, state.sources[row], state.sinks, rule.sides, rule.most, v, u, comes,
-                    state.losing, touched,
+                    net, state.hops, row, state.sinks, rule, v, u, comes, state.losing, touched
                 )  # fmt: skip
-    if whole and touched[2]:
-        found = _observe_hops(state.hops, state.rows, state.sinks, touched, found, observation)
-        touched = touched[0], touched[1], 0
-    return touched, found
+    if whole:
+        if touched[2]:
+            found, listed, ends = _observe_hops(state, rule, touched, found, listed, ends, observation)
+            touched = touched[0], touched[1], 0
+        if state.counts[0]:
+            _free_rows(state)
+            state.counts[0] = 0
+    return touched, (found, listed, ends)

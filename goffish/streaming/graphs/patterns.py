@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from goffish.errors import JobError
 from goffish.streaming.graphs import kernels, pattern_kernels
 from goffish.streaming.graphs.cgql import syntax
-from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, OUTGOING
+from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, MOVE, OUTGOING
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Adjacency, arrow_column, fitted, no_adjacency
 from goffish.streaming.key_table import KeyTable, longer
@@ -22,6 +22,8 @@ from goffish.streaming.key_table import KeyTable, longer
 _MOST_BYTES, _MOST_SOURCES = 1 << 30, 4096
 _SIDES = {"out": OUTGOING, "in": INCOMING, "both": OUTGOING | INCOMING}
 _LOW = (1 << 32) - 1
+#: Events list the vertices of clusters up to this size.
+MOST_MEMBERS = 1000
 #: Edges for which it does not matter whether they are of the same vertex.
 _FEW = 16
 Numbers = NDArray[np.int64]
@@ -33,8 +35,10 @@ class Deltas(NamedTuple):
     Attributes
     ----------
     kinds : int8 array
-        ``EDGE_OFF``, ``EDGE_ON``, and in the same way two numbers for each role of vertices.
+        ``EDGE_OFF``, ``EDGE_ON``, and in the same way two numbers for each role of vertices; ``VALUE`` and the next
+        ones for values of vertices; ``MOVE`` and the ones before it for moves between clusters.
     elements, sources, targets : arrays
+        The last two are ends of an edge, what a value is and its bits, or clusters before and after a move.
     times, phases, asns : arrays
         Of the ticks.
     begins : bool array
@@ -49,6 +53,38 @@ class Deltas(NamedTuple):
     phases: Numbers
     asns: Numbers
     begins: NDArray[np.bool_]
+
+
+class Moves(NamedTuple):
+    """Vertices that have come into clusters of a topic, or have left them.
+
+    Attributes
+    ----------
+    times, phases, asns : arrays
+        Of the ticks.
+    vertices, before, after : arrays
+        Vertices, and the clusters in which they were and are; 0 is none.
+    """
+
+    times: Numbers
+    phases: Numbers
+    asns: Numbers
+    vertices: Numbers
+    before: Numbers
+    after: Numbers
+
+    @classmethod
+    def none(cls) -> Moves:
+        """Return no moves."""
+        return cls(*[np.zeros(0, np.int64)] * 6)
+
+    def deltas(self, topic: int) -> Deltas:
+        """Return moves as changes, by the number of the topic."""
+        size = len(self.vertices)
+        return Deltas(
+            np.full(size, MOVE - topic, np.int8), self.vertices, self.before, self.after, self.times, self.phases,
+            self.asns, np.ones(size, np.bool_),
+        )  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -144,11 +180,12 @@ class Pattern(ABC):
     of_edges: bool = False
     value: ClassVar[str | None] = None
     #: Type of the values.
-    dtype: ClassVar[Any] = np.int64
+    dtype: Any = np.int64
     #: Attributes of vertices whose values are followed.
     measured: tuple[str, ...] = ()
-    #: Arguments with predicates on vertices.
+    #: Arguments with predicates on vertices, and topics whose clusters are in place of vertices there.
     roles: tuple[str, ...] = ()
+    groups: tuple[str | None, ...] = ()
     sees_edges: bool = True
 
     def __init__(self, query: syntax.Query) -> None:
@@ -157,10 +194,23 @@ class Pattern(ABC):
             for one in query.arguments
             if isinstance(one, syntax.NamedValue) and isinstance(one.value, syntax.Literal)
         }
+        #: Values of `WITH`: numbers, texts, flags or spans.
+        self._options: dict[str, Any] = {one.name: getattr(one.value, "value", one.value) for one in query.options}
         self._space = _Space()
         self._keys: tuple[Any, ...] = ()
         #: Whether events have all vertices that they are about, however many there are.
         self.lists_all = False
+
+    #: Moves of members of clusters in the last step, if they are followed: observations, vertices, and clusters.
+    moved: tuple[Numbers, Numbers, Numbers, Numbers] | None = None
+
+    def follow_members(self) -> None:
+        """Report moves of members of clusters from now on."""
+        raise NotImplementedError
+
+    def members(self) -> tuple[Numbers, Numbers]:
+        """Return the members of clusters as of the last observation, and their clusters."""
+        raise NotImplementedError
 
     @property
     def pending(self) -> bool:
@@ -187,18 +237,35 @@ class Pattern(ABC):
         """Return the vertices that an event is about."""
         return frozenset([key])
 
+    def clusters(self, topic: str, key: int) -> tuple[int, ...] | None:
+        """Return the clusters of a topic that an event is about, or None if it is about none."""
+        return None
+
     def _table(self, encoder: Encoder) -> KeyTable:
         return encoder.edges if self.of_edges else encoder.vertices
 
+    def _is_cluster(self, part: int) -> bool:
+        """Whether a part of a key is a cluster."""
+        return part < len(self.groups) and self.groups[part] is not None
+
+    def _labels(self, encoder: Encoder, keys: Numbers) -> list[Any]:
+        table = self._table(encoder)
+        return [part if self._is_cluster(at) else table.keys(part) for at, part in enumerate(self.parts(keys))]
+
     def labels(self, encoder: Encoder, keys: Numbers) -> list[list[Any]]:
         """Return what keys consist of, as it is written."""
-        found: Any = (self._table(encoder).keys(part) for part in self.parts(keys))
-        return [one if isinstance(one, list) else one.to_pylist() for one in found]
+        return [
+            one if isinstance(one, list) else one.to_pylist() if isinstance(one, pa.Array) else one.tolist()
+            for one in self._labels(encoder, keys)
+        ]
 
     def ranks(self, encoder: Encoder, keys: Numbers) -> list[Numbers]:
         """Return numbers that order keys as their labels do."""
         found = []
-        for part in self.parts(keys):
+        for at, part in enumerate(self.parts(keys)):
+            if self._is_cluster(at):
+                found.append(part)
+                continue
             slots, places = np.unique(part, return_inverse=True)
             ordered = slots.copy()
             kernels.sort_by_key(self._table(encoder).columns, ordered)
@@ -209,8 +276,7 @@ class Pattern(ABC):
 
     def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
         """Return the columns of keys and values."""
-        parts = zip(self.columns, self.parts(keys), strict=True)
-        columns = {name: arrow_column(self._table(encoder).keys(part)) for name, part in parts}
+        columns = dict(zip(self.columns, map(arrow_column, self._labels(encoder, keys)), strict=True))
         return columns if self.value is None else columns | {self.value: pa.array(values)}
 
     @property
@@ -218,9 +284,10 @@ class Pattern(ABC):
         """Predicates on all vertices that the query sees, beside those of its clauses."""
         return []
 
-    def see(self, encoder: Encoder) -> None:
-        """Take what compiled code needs beside changes, before a step."""
+    def see(self, encoder: Encoder, deltas: Deltas) -> Deltas:
+        """Take what compiled code needs, before a step; return the changes as it needs them."""
         self._keys = encoder.vertices.columns
+        return deltas
 
 
 class Match(Pattern):
@@ -310,10 +377,59 @@ class Degree(Pattern):
 
 
 class HopRule(NamedTuple):
-    """Sides of vertices from which hops lead on, and how many of them count."""
+    """Sides of vertices from which hops lead on, how many of them count, and which pairs are answers.
+
+    Attributes
+    ----------
+    sides, most : int
+    alike : bool
+        Whether sources and sinks are the same, which do not reach themselves.
+    lists : int
+        Members up to which groups are listed; 0 if they are not groups.
+    """
 
     sides: int
     most: int
+    alike: bool
+    lists: int
+
+
+class Side(NamedTuple):
+    """Sources or sinks: groups of vertices, of which some are chosen.
+
+    Attributes
+    ----------
+    chosen : bool array, shape (vertices,)
+    groups, following, preceding : arrays, shape (vertices,)
+        Group, or -1, and the next vertices in it.
+    firsts : array, shape (groups,)
+    """
+
+    chosen: NDArray[np.bool_]
+    groups: Numbers
+    following: Numbers
+    preceding: Numbers
+    firsts: Numbers
+
+    @classmethod
+    def empty(cls) -> Side:
+        """Return a side without groups."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing.astype(np.bool_), nothing, nothing, nothing, nothing)
+
+    def fit(self, vertices: int, groups: int | None, *, chosen: bool) -> Side:
+        """Return space for more vertices: each one is a group, unless there are some."""
+        had = len(self.chosen)
+        side = Side(
+            longest(self.chosen, vertices), longest(self.groups, vertices), longest(self.following, vertices),
+            longest(self.preceding, vertices), longest(self.firsts, vertices if groups is None else groups),
+        )  # fmt: skip
+        side.chosen[had:] = chosen
+        side.groups[had:] = np.arange(had, len(side.groups)) if groups is None else -1
+        side.following[had:] = side.preceding[had:] = -1
+        before = len(self.firsts)
+        side.firsts[before:] = np.arange(before, len(side.firsts)) if groups is None else -1
+        return side
 
 
 class Hops(NamedTuple):
@@ -322,26 +438,74 @@ class Hops(NamedTuple):
     Attributes
     ----------
     hops : int32 array, shape (rows, vertices)
-    rows : array, shape (vertices,)
+    held : int32 array, shape (rows, groups of sinks)
+        Hops from sources to sinks at the last observation.
+    rows : array, shape (groups of sources,)
         Row of a source, or -1.
-    sources, used : arrays, shape (rows,)
-        Source of a row, or the next row that is free.
-    free : array, shape (1,)
-    sinks, losing : bool arrays, shape (vertices,)
-        Vertices that are looked for, and scratch space.
+    of_rows, seeds, used : arrays, shape (rows,)
+        Source of a row, or the next row that is free; and how many vertices the source has.
+    free, counts : arrays, shape (1,)
+        First row that is free, and whether rows may be without a source.
+    sources, sinks : Side
+    losing : bool array, shape (vertices,)
+        Scratch space.
     """
 
     hops: NDArray[np.int32]
+    held: NDArray[np.int32]
     rows: Numbers
-    sources: Numbers
+    of_rows: Numbers
+    seeds: Numbers
     used: NDArray[np.bool_]
     free: Numbers
-    sinks: NDArray[np.bool_]
+    counts: Numbers
+    sources: Side
+    sinks: Side
     losing: NDArray[np.bool_]
 
 
+class Groups:
+    """Numbers of clusters that have members; those of clusters that are gone are used again."""
+
+    def __init__(self) -> None:
+        self.ids = np.zeros(0, np.int64)
+        self._numbers: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def numbers(self, ids: Numbers) -> Numbers:
+        """Return the numbers of clusters, -1 for none."""
+        found, places = np.unique(ids, return_inverse=True)
+        return np.array([self._number(one) if one else -1 for one in found.tolist()], np.int64)[places]
+
+    def _number(self, cluster: int) -> int:
+        if cluster not in self._numbers:
+            if not self._free:
+                had = len(self.ids)
+                self.ids = longer(self.ids, had, max(16, 2 * had))
+                self._free = list(range(len(self.ids) - 1, had - 1, -1))
+            number = self._numbers[cluster] = self._free.pop()
+            self.ids[number] = cluster
+        return self._numbers[cluster]
+
+    def release(self, numbers: Iterable[int]) -> None:
+        """Let numbers go."""
+        for number in numbers:
+            del self._numbers[int(self.ids[number])]
+            self._free.append(number)
+
+
+class Pair(NamedTuple):
+    """Hops between two groups, and the vertices of both."""
+
+    hops: int
+    vertices: NDArray[np.int64]
+
+
 class Reach(Pattern):
-    """Pairs of a source and a sink that it reaches."""
+    """Pairs of a source and a sink that it reaches; clusters if an argument names their topic."""
 
     statuses, columns, value = ("UNREACHABLE", "REACHABLE"), ("source", "sink"), "hops"
     roles: tuple[str, ...] = ("source", "sink")
@@ -349,75 +513,136 @@ class Reach(Pattern):
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
+        if type(self) is Reach:
+            self.groups = tuple(_topic_of(query, role) for role in self.roles)
+        self._groups = [None if topic is None else Groups() for topic in self.groups] or [None, None]
         most = self._arguments.get("hops", int(FAR) - 1)
-        self._rule = HopRule(_SIDES[self._arguments.get("direction", self._direction)], min(most, int(FAR) - 1))
-        self._net = Net.empty()
-        nothing = np.zeros(0, np.int64)
-        self._state = Hops(
-            np.zeros((0, 0), np.int32), nothing, nothing, nothing.astype(np.bool_), np.full(1, -1),
-            nothing.astype(np.bool_), nothing.astype(np.bool_),
+        grouped = any(one is not None for one in self._groups)
+        self._rule = HopRule(
+            _SIDES[self._arguments.get("direction", self._direction)], min(most, int(FAR) - 1),
+            len(set(self.groups)) < 2, MOST_MEMBERS if grouped else 0,
         )  # fmt: skip
+        self.dtype = object if grouped else np.int64
+        self._net = Net.empty()
+        nothing, hops = np.zeros(0, np.int64), np.zeros((0, 0), np.int32)
+        self._state = Hops(
+            hops, hops, nothing, nothing, nothing, nothing.astype(np.bool_), np.full(1, -1), np.zeros(1, np.int64),
+            Side.empty(), Side.empty(), nothing.astype(np.bool_),
+        )  # fmt: skip
+        self._emptied = [set[int](), set[int]()]
 
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         self._net = self._net.fit(vertices, edges, deltas)
-        state, before = self._state, len(self._state.rows)
-        if vertices > before:
+        state, (sources, sinks) = self._state, self._groups
+        if vertices > len(state.losing):
+            state = state._replace(losing=longest(state.losing, vertices))
+        sizes = [None if one is None else len(one) for one in (sources, sinks)]
+        spaces = vertices if sizes[0] is None else sizes[0], vertices if sizes[1] is None else sizes[1]
+        if vertices > len(state.sources.chosen) or (spaces[0], spaces[1]) != (len(state.rows), state.held.shape[1]):
+            before = len(state.rows)
             state = state._replace(
-                rows=longest(state.rows, vertices), sinks=longest(state.sinks, vertices),
-                losing=longest(state.losing, vertices),
-            )  # fmt: skip
+                sources=state.sources.fit(vertices, sizes[0], chosen=False),
+                sinks=state.sinks.fit(vertices, sizes[1], chosen="sink" not in self.roles),
+                rows=longest(state.rows, spaces[0]),
+            )
             state.rows[before:] = -1
-            state.sinks[before:] = "sink" not in self.roles
-        used = int(state.used.sum())
-        rows = used + int((deltas.kinds == EDGE_ON + 2).sum())
-        if rows > len(state.used) or vertices > state.hops.shape[1]:
-            state = self._more_rows(state, rows, vertices)
+        more = int((deltas.kinds == EDGE_ON + 2).sum()) + int((deltas.kinds == MOVE).sum())
+        rows = int(state.used.sum()) + more
+        if sources is not None:
+            rows = min(rows, spaces[0])
+        if rows > len(state.used) or vertices > state.hops.shape[1] or spaces[1] > state.held.shape[1]:
+            state = self._more_rows(state, rows, vertices, spaces[1])
         self._state = state
 
-    def _more_rows(self, state: Hops, rows: int, vertices: int) -> Hops:
+    @staticmethod
+    def _more_rows(state: Hops, rows: int, vertices: int, sinks: int) -> Hops:
         had, count = len(state.used), len(state.used)
         if rows > had:
             count = max(rows, min(2 * had, _MOST_SOURCES))
         if count > _MOST_SOURCES:
             raise JobError(f"limit: {rows:,} sources; accepted are {_MOST_SOURCES:,}")
-        if 4 * count * vertices > _MOST_BYTES:
-            count = rows
-        if 4 * count * vertices > _MOST_BYTES:
+        if 4 * count * (vertices + sinks) > _MOST_BYTES:
+            count = max(rows, had)
+        if 4 * count * (vertices + sinks) > _MOST_BYTES:
             raise JobError(f"limit: {rows:,} sources of {vertices:,} vertices need more than {_MOST_BYTES >> 20:,} MiB")
-        hops = np.full((count, vertices), FAR, np.int32)
-        hops[:had, : state.hops.shape[1]] = state.hops
-        sources = longer(state.sources, had, count)
+        hops, held = np.full((count, vertices), FAR, np.int32), np.full((count, sinks), FAR, np.int32)
+        hops[:had, : state.hops.shape[1]], held[:had, : state.held.shape[1]] = state.hops, state.held
+        of_rows = longer(state.of_rows, had, count)
         if count > had:
-            sources[had:] = np.arange(had + 1, count + 1)
-            sources[-1] = state.free[0]
-        free = np.array([had]) if count > had else state.free
-        return state._replace(hops=hops, sources=sources, used=longer(state.used, had, count), free=free)
+            of_rows[had:] = np.arange(had + 1, count + 1)
+            of_rows[-1] = state.free[0]
+        return state._replace(
+            hops=hops, held=held, of_rows=of_rows, seeds=longer(state.seeds, had, count),
+            used=longer(state.used, had, count), free=np.array([had]) if count > had else state.free,
+        )  # fmt: skip
+
+    def see(self, encoder: Encoder, deltas: Deltas) -> Deltas:
+        sources, targets = deltas.sources, deltas.targets
+        for at, groups in enumerate(self._groups):
+            moves = np.flatnonzero(deltas.kinds == MOVE - at)
+            if groups is not None and len(moves):
+                if sources is deltas.sources:
+                    sources, targets = sources.copy(), targets.copy()
+                for column in (sources, targets):
+                    column[moves] = groups.numbers(column[moves])
+                self._emptied[at].update(sources[moves][sources[moves] >= 0].tolist())
+        return deltas._replace(sources=sources, targets=targets)
 
     def step(self, deltas: Deltas, *, ends: bool) -> Found:
-        space = self._space
-        return space.keep(
-            pattern_kernels.distances(deltas, self._net, self._state, self._rule, space.touched, space.found, 0, ends)
+        space, nothing = self._space, np.zeros(0, np.int64)
+        rule = self._rule._replace(lists=1 << 62) if self.lists_all and self._rule.lists else self._rule
+        touched, (made, (vertices, _), limits) = pattern_kernels.distances(
+            deltas, self._net, self._state, rule, space.touched, (space.found, (nothing, 0), nothing), 0, ends
         )
+        found = space.keep((touched, made))
+        if not rule.lists:
+            return found
+        lists = np.split(vertices, limits[: len(found.keys)])
+        values = np.empty(len(found.keys), object)
+        values[:] = [Pair(hops, one) for hops, one in zip(found.values.tolist(), lists, strict=False)]
+        keys = self._of_clusters(found.keys)
+        if not self.pending:
+            self._release()
+        return found._replace(keys=keys, values=values)
 
-    def answers(self) -> tuple[Numbers, Numbers]:
-        state = self._state
-        found: dict[int, int] = {}
-        for row in np.flatnonzero(state.used).tolist():
-            source = int(state.sources[row])
-            reached = np.flatnonzero((state.hops[row] != FAR) & state.sinks)
-            keys = (source << 32) + reached[reached != source]
-            found |= dict(zip(keys.tolist(), state.hops[row][keys & _LOW].tolist(), strict=True))
-        keys, olds, count = self._space.touched
-        for key, old in zip(keys[:count][::-1].tolist(), olds[:count][::-1].tolist(), strict=True):
-            found[key] = old  # the first value since the last observation counts
-        kept = {key: hops for key, hops in found.items() if hops != FAR}
-        return np.array(list(kept), np.int64), np.array(list(kept.values()), np.int64)
+    def _of_clusters(self, keys: Numbers) -> Numbers:
+        """Return keys with ids of clusters in place of their numbers."""
+        sides = [
+            part if groups is None else groups.ids[part]
+            for part, groups in zip((keys >> 32, keys & _LOW), self._groups, strict=True)
+        ]
+        return sides[0] << 32 | sides[1]
+
+    def _release(self) -> None:
+        """Let numbers of clusters go that have no members."""
+        for groups, emptied, side in zip(
+            self._groups, self._emptied, (self._state.sources, self._state.sinks), strict=True
+        ):
+            if groups is not None:
+                groups.release(one for one in emptied if side.firsts[one] < 0)
+            emptied.clear()
+
+    def answers(self) -> tuple[Numbers, NDArray[Any]]:
+        rows, sinks = np.nonzero(self._state.held[self._state.used] != FAR)
+        rows = np.flatnonzero(self._state.used)[rows]
+        values: NDArray[Any] = self._state.held[rows, sinks].astype(np.int64)
+        keys = self._state.of_rows[rows] << 32 | sinks
+        return (self._of_clusters(keys), values) if self._rule.lists else (keys, values)
 
     def parts(self, keys: Numbers) -> tuple[Numbers, ...]:
         return keys >> 32, keys & _LOW
 
+    def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
+        hops = values if values.dtype != object else [getattr(one, "hops", one) for one in values.tolist()]
+        return super().shown(encoder, keys, np.array(hops, np.int64))
+
     def vertices(self, key: int, value: Any) -> frozenset[int]:
-        return frozenset([key >> 32, key & _LOW])
+        return frozenset(value.vertices.tolist() if isinstance(value, Pair) else [key >> 32, key & _LOW])
+
+    def clusters(self, topic: str, key: int) -> tuple[int, ...] | None:
+        if topic not in self.groups:
+            return None
+        return tuple(one for one, of in zip((key >> 32, key & _LOW), self.groups, strict=True) if of == topic)
 
 
 class Neighbourhood(Reach):
@@ -425,6 +650,12 @@ class Neighbourhood(Reach):
 
     statuses, columns, roles = ("LEFT", "ENTERED"), ("center", "vertex"), ("center",)
     _direction = "both"
+
+
+def _topic_of(query: syntax.Query, role: str) -> str | None:
+    """Return the topic whose clusters take the place of vertices."""
+    parts = [part for one in predicates_of(query.arguments, role) for part in one.parts]
+    return next((part.topic for part in parts if isinstance(part, syntax.Member)), None)
 
 
 def longest(column: NDArray[Any], size: int) -> NDArray[Any]:

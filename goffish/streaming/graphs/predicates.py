@@ -230,7 +230,7 @@ class Predicates:
                 codes.append(_instruction(ALL if isinstance(part, syntax.All) else ANY, bits=len(part.parts)))
             case _:
                 at = part.at
-                raise CgqlError(f"{part}: members of clusters are not available here", at)
+                raise CgqlError(f"{part}: edges are no members of clusters; accepted are predicates of vertices", at)
 
     def _name(self, operand: syntax.Operand) -> int:
         assert isinstance(operand, syntax.Reference)

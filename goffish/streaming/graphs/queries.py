@@ -4,98 +4,44 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
 from goffish.streaming.batches import FIRST, LAST
-from goffish.streaming.graphs import pattern_kernels
-from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.cgql.syntax import CgqlError
-from goffish.streaming.graphs.clusters import Cluster, Component, values_of
-from goffish.streaming.graphs.pattern_kernels import EDGE_ON
+from goffish.streaming.graphs.clusters import Cluster, Component
+from goffish.streaming.graphs.evolved import Evolved
 from goffish.streaming.graphs.patterns import (
     Degree,
     Deltas,
     Found,
     Match,
+    Moves,
     Neighbourhood,
     Numbers,
     Pattern,
     Reach,
-    predicates_of,
 )
-from goffish.streaming.graphs.predicate_kernels import OFF, RENEWED
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.graphs.temporal import Occurrence, Temporal
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
-from goffish.streaming.graphs.updates import NONE, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX
-from goffish.streaming.key_table import longer
+from goffish.streaming.graphs.views import BEGINNING, END, EXPIRATION, RECORD, Batch, View
 
-#: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
-_END, _EXPIRATION, _BEGINNING, _RECORD = 1, 2, 3, 4
 _Stamp = tuple[int, int, int]
 _PATTERNS: dict[str, type[Pattern]] = {
-    "Cluster": Cluster, "Component": Component, "Degree": Degree, "Match": Match, "Neighbourhood": Neighbourhood,
-    "Reach": Reach,
+    "Cluster": Cluster, "Component": Component, "Degree": Degree, "Evolved": Evolved, "Match": Match,
+    "Neighbourhood": Neighbourhood, "Reach": Reach,
 }  # fmt: skip
 #: Takes the topic and its new events.
 Take = Callable[[str, pa.Table], None]
-
-
-class Batch(NamedTuple):
-    """What some records have changed, for all queries.
-
-    Attributes
-    ----------
-    flips : Flips
-        Ordered by predicate.
-    times : array
-        Of the records.
-    asn : int
-        Number of the first record.
-    until : int
-        Time up to which all records are applied.
-    places : array
-        Of the flips, in the order in which they happened.
-    changes : Changes
-        Of the graph.
-    """
-
-    flips: Flips
-    times: Numbers
-    asn: int
-    until: int
-    places: Numbers
-    changes: Changes
-
-    @classmethod
-    def of(cls, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> Batch:
-        """Order flips by predicate."""
-        places = np.argsort(flips.programs, kind="stable")
-        return cls(flips.take(places), times, asn, until, places, changes)
-
-    def rows(self, program: int) -> slice:
-        """Return where the flips of a predicate are."""
-        return slice(*np.searchsorted(self.flips.programs, [program, program + 1]).tolist())
-
-
-class _Window(NamedTuple):
-    """Edges that were seen within a span."""
-
-    span: int
-    seen: Numbers
-    sources: Numbers
-    targets: Numbers
-    live: NDArray[np.bool_]
 
 
 class Query:
@@ -128,7 +74,8 @@ class Query:
         self.named = {topic: named[topic] for topic in checked.after}
         self._temporal = None
         if any(isinstance(one, syntax.Temporal | syntax.Ordered) for one in query.where):
-            self._temporal = Temporal(query, {name: one.presence for name, one in self.named.items()})
+            presence = {name: one.presence for name, one in self.named.items()}
+            self._temporal = Temporal(query, presence, self._pattern.clusters)
         self.published: list[Occurrence] = []
         self.followed = False
         for one in self.named.values():
@@ -143,11 +90,12 @@ class Query:
         own = None if query.every is None else query.every.micros
         #: Time between observations: its own, or that of a topic that it names.
         self.every: int | None = own or next((one.every for one in self.named.values() if one.every), None)
-        nothing = np.zeros(0, np.int64)
-        self._window: _Window | None = None
-        if query.window is not None and self._pattern.sees_edges:
-            self._window = _Window(query.window.micros, nothing, nothing, nothing, nothing.astype(np.bool_))
-        self._timers: tuple[Numbers, Numbers, int] = nothing, nothing, 0
+        self._view = View(query, self._pattern, encoder)
+        #: Queries whose clusters it follows, and what has become of the members of its clusters in the last step.
+        self._clusters = {topic: named[topic] for topic in self._view.topics if topic is not None}
+        self.moves = Moves.none()
+        for one in self._clusters.values():
+            one._pattern.follow_members()
         self._statuses = {
             status for status in self._pattern.statuses
             if all(
@@ -157,8 +105,6 @@ class Query:
             )
         }  # fmt: skip
         self._shows_initial = not any(str(one) == "initial = false" for one in query.options)
-        self._programs: list[tuple[int, int]] = []
-        self._measured: list[int] = []
         self._observation = 0  # number of the one that goes on, with `every`
         self._last: _Stamp = FIRST, 0, 0  # the last tick
         self._end: int | None = None
@@ -169,35 +115,26 @@ class Query:
 
     def bind(self, vertices: Predicates, edges: Predicates) -> None:
         """Add the predicates of this query to those of all."""
-        query, pattern = self._query, self._pattern
-        try:
-            self._measured = [self._encoder.name(name) for name in pattern.measured]
-        except InputError as error:
-            raise CgqlError(str(error), query.at) from None
-        nodes = [*predicates_of(query.where, "node", "vertex"), *pattern.narrowed]
-        self._programs = [
-            (vertices.add([*predicates_of(query.arguments, role), *nodes]), EDGE_ON + 1 + 2 * number)
-            for number, role in enumerate(pattern.roles)
-        ]
-        if pattern.sees_edges:
-            parts = [*predicates_of(query.where, "edge"), *predicates_of(query.arguments, "edge")]
-            ends = vertices.add(nodes) if nodes else -1
-            self._programs.append((-1 - edges.add(parts, ends, renewed=self._window is not None), 0))
+        self._view.bind(vertices, edges)
 
     def programs(self, vertices: int) -> list[int]:
         """Return the numbers of the predicates of this query, those of edges after those of the vertices."""
-        return [program if program >= 0 else vertices - 1 - program for program, _ in self._programs]
+        return self._view.programs(vertices)
+
+    def members(self) -> Moves:
+        """Return the members of its clusters as of the last observation."""
+        vertices, clusters = self._pattern.members()
+        nothing = np.zeros_like(clusters)
+        return Moves(nothing, nothing, nothing, vertices, nothing, clusters)
 
     def begin(self, batch: Batch, time: int, state: State) -> pa.Table | None:
         """Find the first answers at a time, from all that exists."""
         self.begun = True
         if isinstance(self._query.duration, syntax.For):
             self._end = time + self._query.duration.span.micros
-        deltas = self._see(batch, state)
-        if self._pattern.measured:
-            deltas = self._with_values(deltas, *self._first_values(state), 0, batch)
-        deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, _BEGINNING, 0, False
-        self._last = time, _BEGINNING, 0
+        deltas = self._view.first(batch, state, {topic: one.members() for topic, one in self._clusters.items()})
+        deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, BEGINNING, 0, False
+        self._last = time, BEGINNING, 0
         if self.every is not None:
             self._observation = time // self.every
         found = self._follow(deltas, state, ends=True)
@@ -210,13 +147,11 @@ class Query:
         end = self._end if self._end is not None and self._end <= batch.until else None
         if end is not None:
             batch = batch._replace(until=end - 1)
-        deltas = self._see(batch, state)
-        if self._pattern.measured:
-            deltas = self._with_values(deltas, *self._changed_values(batch.changes), batch.asn, batch)
+        deltas = self._view.see(batch, state, {topic: one.moves for topic, one in self._clusters.items()})
         if end is not None:
             deltas = Deltas._make(column[deltas.times < end] for column in deltas)
             batch = batch._replace(times=batch.times[batch.times < end])
-        self.published = []
+        self.published, self.moves = [], Moves.none()
         tables = []
         if len(deltas.kinds) or self._pattern.pending or self._temporal is not None:
             tables.append(self._observe(deltas, batch, state, ends=end is not None))
@@ -234,16 +169,16 @@ class Query:
 
     def pass_over(self, batch: Batch) -> None:
         """Note that records were applied."""
-        self.published = []
+        self.published, self.moves = [], Moves.none()
         self._note(batch)
 
     def _note(self, batch: Batch) -> None:
         if len(batch.times):
-            self._last = max(self._last, (int(batch.times[-1]), _RECORD, batch.asn + len(batch.times) - 1))
+            self._last = max(self._last, (int(batch.times[-1]), RECORD, batch.asn + len(batch.times) - 1))
 
     def close(self, reason: str, time: int) -> pa.Table:
         """End the query."""
-        return self.topic.close(reason, _stamps([(time, _END, 0)]))
+        return self.topic.close(reason, _stamps([(time, END, 0)]))
 
     def answers(self) -> pa.Table:
         """Return the answers as of the last observation."""
@@ -253,92 +188,9 @@ class Query:
         """Whether something happens to this query."""
         if self._pattern.pending or self._temporal is not None or (self._end is not None and self._end <= batch.until):
             return True
-        if self._timers[2] and self._timers[0][0] <= batch.until:
+        if any(len(one.moves.vertices) for one in self._clusters.values()):
             return True
-        if self._pattern.measured and len(batch.changes.ops):
-            return True
-        rows = map(batch.rows, self.programs(len(state.vertices)))
-        return any(one.start < one.stop for one in rows)
-
-    def _see(self, batch: Batch, state: State) -> Deltas:
-        """Return what this query sees, until the time of the batch."""
-        flips, places, kinds = batch.flips, [], []
-        for program, (_, kind) in zip(self.programs(len(state.vertices)), self._programs, strict=True):
-            rows = batch.rows(program)
-            found, states = np.arange(rows.start, rows.stop), flips.states[rows]
-            if kind == 0 and self._window is None and (states == RENEWED).any():
-                found, states = found[states != RENEWED], states[states != RENEWED]
-            if len(found):
-                places.append(found)
-                kinds.append((states != OFF) + np.int8(kind))
-        if not places:
-            flips, of_roles = flips.take(slice(0)), np.zeros(0, np.int8)
-        else:
-            chosen, of_roles = np.concatenate(places), np.concatenate(kinds)
-            if len(chosen) > 1:
-                order = np.argsort(batch.places[chosen], kind="stable")
-                chosen, of_roles = chosen[order], of_roles[order]
-            flips = flips.take(chosen)
-        times = batch.times[flips.records] if len(batch.times) else np.zeros(len(of_roles), np.int64)
-        if self._window is None:
-            phases = np.full(len(times), _RECORD)
-            return Deltas(
-                of_roles, flips.elements, flips.sources, flips.targets, times, phases, flips.records + batch.asn,
-                np.ones(len(times), np.bool_),
-            )  # fmt: skip
-        return self._slide(flips, of_roles, times, batch, state)
-
-    def _slide(self, flips: Flips, kinds: NDArray[np.int8], times: Numbers, batch: Batch, state: State) -> Deltas:
-        """Let edges expire."""
-        assert self._window is not None
-        edges = len(state.graph.edges.alive)
-        if edges > len(self._window.live):
-            had = len(self._window.live)
-            self._window = _Window(self._window.span, *(longer(one, had, edges) for one in self._window[1:]))
-        nothing = np.zeros(0, np.int64)
-        made = nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing, 0
-        self._timers, (*columns, count) = pattern_kernels.slide(
-            flips, kinds, times, self._window, batch.until, self._timers, made
-        )
-        places, at, found, elements, sources, targets = (column[:count] for column in columns)
-        record = places >= 0
-        asns = np.zeros(count, np.int64)
-        asns[record] = flips.records[places[record]] + batch.asn
-        phases = np.where(record, _RECORD, _EXPIRATION)
-        return Deltas(found, elements, sources, targets, at, phases, asns, np.ones(count, np.bool_))
-
-    def _first_values(self, state: State) -> tuple[Numbers, Numbers, Numbers, Kinds, Bits]:
-        """Return values of vertices: records, numbers of the attribute among those that are measured, and vertices."""
-        attributes, rows = state.graph.of_vertices, np.array(self._measured, np.intp)
-        at, vertices = (one.astype(np.int64) for one in np.nonzero(attributes.kinds[rows] != NONE))
-        kinds, bits = attributes.kinds[rows[at], vertices], attributes.bits[rows[at], vertices]
-        return np.zeros(len(at), np.int64), at, vertices, kinds, bits
-
-    def _changed_values(self, changes: Changes) -> tuple[Numbers, Numbers, Numbers, Kinds, Bits]:
-        """Return values that were set, or that are gone; as `_first_values`."""
-        of_vertices = np.isin(changes.ops, (SET_VERTEX, UNSET_VERTEX))
-        gone = changes.ops == REMOVE_VERTEX
-        rows = [np.flatnonzero(of_vertices & (changes.names == name) | gone) for name in self._measured]
-        at = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
-        every = np.concatenate(rows)
-        return changes.records[every], at, changes.elements[every], changes.kinds[every], changes.bits[every]
-
-    @staticmethod
-    def _with_values(
-        deltas: Deltas, records: Numbers, at: Numbers, vertices: Numbers, kinds: Kinds, bits: Bits, asn: int,
-        batch: Batch,
-    ) -> Deltas:  # fmt: skip
-        """Insert values between what else has changed."""
-        codes, numbers = values_of(kinds, bits)
-        times = batch.times[records] if len(batch.times) else records
-        rows = Deltas(
-            (EDGE_ON + 5 + at).astype(np.int8), vertices, codes.astype(np.int64), numbers, times,
-            np.full(len(at), _RECORD), records + asn, np.ones(len(at), np.bool_),
-        )  # fmt: skip
-        pairs: Any = zip(deltas, rows, strict=True)
-        both = [np.concatenate(pair) for pair in pairs]
-        order = np.lexsort((both[6], both[5], both[4]))
-        return Deltas(*(column[order] for column in both))
+        return self._view.changes(batch, state)
 
     def _observe(self, deltas: Deltas, batch: Batch, state: State, *, ends: bool) -> pa.Table | None:
         if self.every is None:
@@ -350,36 +202,40 @@ class Query:
         numbers = deltas.times // self.every
         deltas.begins[:] = np.diff(numbers, prepend=self._observation) > 0
         observations = [self._observation, *numbers[deltas.begins].tolist()]
-        stamps = _stamps([self._last_before((number + 1) * self.every, deltas, batch) for number in observations])
+        stamps = _stamps([self._last_before((number + 1) * self.every, batch) for number in observations])
         self._observation = observations[-1]
         whole = ends or batch.until // self.every > self._observation
         found = self._follow(deltas, state, ends=whole)
-        expirations = deltas.times[deltas.phases == _EXPIRATION]
+        expirations = self._view.expirations
         if len(expirations):
-            self._last = max(self._last, (int(expirations[-1]), _EXPIRATION, 0))
+            self._last = max(self._last, (int(expirations[-1]), EXPIRATION, 0))
         released = [((number + 1) * self.every, 0, 0) for number in observations]
         if ends and self._end is not None:
-            released[-1] = min(released[-1], (self._end, _END, 0))
+            released[-1] = min(released[-1], (self._end, END, 0))
         return self._publish(found, stamps, _stamps(released), initial=False)
 
-    def _last_before(self, boundary: int, deltas: Deltas, batch: Batch) -> _Stamp:
+    def _last_before(self, boundary: int, batch: Batch) -> _Stamp:
         """Return the last tick before the end of an observation."""
         found = [self._last]
         before = int(np.searchsorted(batch.times, boundary)) - 1
         if before >= 0:
-            found.append((int(batch.times[before]), _RECORD, batch.asn + before))
-        expirations = deltas.times[(deltas.phases == _EXPIRATION) & (deltas.times < boundary)]
+            found.append((int(batch.times[before]), RECORD, batch.asn + before))
+        expirations = self._view.expirations
+        expirations = expirations[expirations < min(boundary, boundary if self._end is None else self._end)]
         if len(expirations):
-            found.append((int(expirations[-1]), _EXPIRATION, 0))
+            found.append((int(expirations[-1]), EXPIRATION, 0))
         return max(found)
 
     def _follow(self, deltas: Deltas, state: State, *, ends: bool) -> Found:
-        self._pattern.see(self._encoder)
+        deltas = self._pattern.see(self._encoder, deltas)
         self._pattern.fit(len(state.graph.vertices), len(state.graph.edges.alive), deltas)
         return self._pattern.step(deltas, ends=ends)
 
     def _publish(self, found: Found, stamps: Stamps, released: Stamps, *, initial: bool) -> pa.Table | None:
         """Publish what was found, or what follows from it and from events of other topics."""
+        if self._pattern.moved is not None:
+            observations, *columns = self._pattern.moved
+            self.moves = Moves(*(column[observations] for column in stamps), *columns)
         if not len(found.keys) and self._temporal is None:
             return None
         events = self.topic.events_of(found, stamps, released, initial=initial)
@@ -388,7 +244,7 @@ class Query:
             return self.topic.publish(events if chosen.all() else events.take(np.flatnonzero(chosen[events.codes])))
         own = self._occurrences(events)
         if self._temporal is not None:
-            last = (LAST if self._end is None else self._end, _END, 0)
+            last = (LAST if self._end is None else self._end, END, 0)
             others = {
                 name: [event for event in (one.history() if initial else one.published) if event.released <= last]
                 for name, one in self.named.items()
@@ -513,7 +369,7 @@ class Queries:
         ended = [query for query in running if query.topic.closed is not None]
         for query in ended:
             self._running.pop(query.topic.name, None)
-            query.published = []
+            query.published, query.moves = [], Moves.none()
         if ended:
             self._state.watch(*self._predicates(list(self._running.values())), ())
 
@@ -558,8 +414,9 @@ def _check_available(checked: Checked) -> None:
         raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(_PATTERNS)}", query.at)
     if query.duration is not None and not isinstance(query.duration, syntax.For):
         raise CgqlError(f"{query.duration}: not available yet; accepted is FOR", query.duration.at)
+    accepted = {"Cluster": ("max_members",), "Component": ("max_members",), "Evolved": ("max_members", "track")}
     for option in query.options:
-        if option.name != "initial":
+        if option.name not in ("initial", *accepted.get(query.pattern, ())):
             raise CgqlError(f"WITH {option.name}: not available yet", option.at)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from goffish.errors import JobError
@@ -50,31 +50,47 @@ class Occurrence(NamedTuple):
     vertices: frozenset[int]
 
 
+#: Returns the clusters of a topic that a key is about, or None if it is about none.
+Clusters = Callable[[str, int], tuple[int, ...] | None]
+
+
 class _Earlier:
     """Events of another topic that an event must succeed."""
 
     def __init__(self, constraint: syntax.Temporal) -> None:
         self._constraint = constraint
-        self._known: deque[tuple[int, frozenset[int]]] = deque()
+        self._known: dict[int | None, deque[tuple[int, frozenset[int]]]] = {}
+        self._count = 0
 
-    def note(self, event: Occurrence) -> None:
+    def note(self, event: Occurrence, *, by_cluster: bool) -> None:
         """Remember an event if it can count."""
         constraint = self._constraint
-        if constraint.within is None and not constraint.shares and len(self._known) == constraint.count:
+        known = self._known.setdefault(event.key if by_cluster else None, deque())
+        if constraint.within is None and not constraint.shares and len(known) == constraint.count:
             return  # only the first ones matter
         if constraint.within is not None:
-            while self._known and self._known[0][0] < event.stamp[0] - constraint.within.micros:
-                self._known.popleft()
-        if len(self._known) == _MOST:
+            self._expire(known, event.stamp[0] - constraint.within.micros)
+            if self._count == _MOST:
+                for other in self._known.values():
+                    self._expire(other, event.stamp[0] - constraint.within.micros)
+                self._known = {key: other for key, other in self._known.items() if other or other is known}
+        if self._count == _MOST:
             raise JobError(f"limit: {constraint} needs more than {_MOST:,} events of the topic; give WITHIN")
-        self._known.append((event.stamp[0], event.vertices))
+        known.append((event.stamp[0], event.vertices))
+        self._count += 1
 
-    def allows(self, event: Occurrence) -> bool:
-        """Whether enough events came before one."""
+    def _expire(self, known: deque[tuple[int, frozenset[int]]], before: int) -> None:
+        while known and known[0][0] < before:
+            known.popleft()
+            self._count -= 1
+
+    def allows(self, event: Occurrence, clusters: tuple[int, ...] | None) -> bool:
+        """Whether enough events came before one, about the clusters that it is about."""
         constraint, time = self._constraint, event.stamp[0]
         begin = -LAST if constraint.within is None else time - constraint.within.micros
+        keys: tuple[int | None, ...] = (None,) if clusters is None else clusters
         count = 0
-        for other, vertices in self._known:
+        for other, vertices in (one for key in dict.fromkeys(keys) for one in self._known.get(key, ())):
             count += begin <= other < time and not (constraint.shares and vertices.isdisjoint(event.vertices))
             if count >= constraint.count:
                 return True
@@ -84,8 +100,11 @@ class _Earlier:
 class _Held:
     """An event that waits for later ones of other topics."""
 
-    def __init__(self, event: Occurrence, constraints: Sequence[syntax.Temporal]) -> None:
+    def __init__(
+        self, event: Occurrence, constraints: Sequence[syntax.Temporal], clusters: list[tuple[int, ...] | None]
+    ) -> None:
         self.event = event
+        self._clusters = clusters
         self._missing = [one.count for one in constraints]
         spans = [_HORIZON if one.within is None else one.within.micros for one in constraints]
         self._until = [event.stamp[0] + span for span in spans]
@@ -100,7 +119,11 @@ class _Held:
         """Whether it is published after another event."""
         constraint = self._constraints[at]
         shares = not constraint.shares or not other.vertices.isdisjoint(self.event.vertices)
-        if self.event.stamp[0] < other.stamp[0] <= self._until[at] and shares:
+        clusters = self._clusters[at]
+        if (
+            self.event.stamp[0] < other.stamp[0] <= self._until[at] and shares
+            and (clusters is None or other.key in clusters)
+        ):  # fmt: skip
             self._missing[at] -= 1
         return max(self._missing) <= 0
 
@@ -113,9 +136,12 @@ class Temporal:
     query : Query
     statuses : mapping
         Of other topics: those that count unless the query names some.
+    clusters : callable
+        Returns the clusters of a topic that a key is about: events of that topic count if they are about one of them.
     """
 
-    def __init__(self, query: syntax.Query, statuses: Mapping[str, Collection[str]]) -> None:
+    def __init__(self, query: syntax.Query, statuses: Mapping[str, Collection[str]], clusters: Clusters) -> None:
+        self._clusters = clusters
         given = [one for one in query.where if isinstance(one, syntax.Temporal)]
         self._earlier = [(self._counted(one, statuses), _Earlier(one)) for one in given if one.relation == "SUCCEEDS"]
         self._later = [one for one in given if one.relation == "PREDATES"]
@@ -166,12 +192,13 @@ class Temporal:
                     self._shown.discard(event.key)
                 return [event]
             return []
-        if not all(one.allows(event) for _, one in self._earlier):
+        if not all(one.allows(event, self._clusters(name, event.key)) for (name, _), one in self._earlier):
             return []
         if self._later:
             if len(self._held) == _MOST_HELD:
                 raise JobError(f"limit: {_MOST_HELD:,} events wait for later ones; give a shorter WITHIN")
-            self._held.append(_Held(event, self._later))
+            about = [self._clusters(name, event.key) for name, _ in self._of_later]
+            self._held.append(_Held(event, self._later, about))
             return []
         self._shown.add(event.key)
         return [event]
@@ -179,7 +206,7 @@ class Temporal:
     def _other(self, topic: str, event: Occurrence, released: Stamp) -> list[Occurrence]:
         for (name, statuses), one in self._earlier:
             if name == topic and event.status in statuses:
-                one.note(event)
+                one.note(event, by_cluster=self._clusters(topic, 0) is not None)
         self._held = [one for one in self._held if one.last >= event.stamp[0]]
         found = []
         for at, (name, statuses) in enumerate(self._of_later):

@@ -530,7 +530,9 @@ class Reference:
                 job.followed[id] = (False, None)
         for id, (held, since) in list(job.followed.items()):
             live = id in topic.clusters
-            members = topic.clusters[id] if live else topic.last.get(id, set()) & self.graph.vertices.keys()
+            if not live:  # what is removed does not count again
+                topic.last[id] = topic.last.get(id, set()) & self.graph.vertices.keys()
+            members = topic.clusters[id] if live else topic.last[id]
             if not live and since is None:
                 since = time  # noqa: PLW2901
             if id in topic.merged or not members or (since is not None and time > since + TRACK_S):
@@ -593,9 +595,9 @@ class Reference:
         if job.query.pattern == "Evolved" and str(job.query.arguments[0]) == topic:
             found = [one for one in found if one.key == event.key]
         if job.query.pattern == "Reach":
-            for at, side in enumerate(("source", "sink")):
-                if topic_of(job.predicates(side)) == topic:
-                    found = [one for one in found if one.key == event.key[at]]
+            sides = [at for at, side in enumerate(("source", "sink")) if topic_of(job.predicates(side)) == topic]
+            if sides:
+                found = [one for one in found if one.key in [event.key[at] for at in sides]]
         if constraint.shares:
             found = [one for one in found if one.vertices & event.vertices]
         return found

@@ -70,7 +70,11 @@ PATTERNS = {
     "Centrality": Pattern((), ("top",), choices={"measure": ("degree", "pagerank")}, required=("measure", "top")),
     "Match": Pattern(("vertex", "edge")),
 }
-_OPTIONS = ("initial", "clock", "tz", "track", "max_members", "limit", "vocabulary")
+#: Options, and what they are.
+_OPTIONS = {
+    "initial": "true or false", "clock": "event or wall", "tz": "a text", "track": "a span such as 24h",
+    "max_members": "an integer of at least 1", "limit": "an integer of at least 1", "vocabulary": "a text",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -390,7 +394,15 @@ class _Query:
     def _option(self, one: syntax.Option) -> syntax.Option:
         if one.name not in _OPTIONS:
             raise CgqlError(f"WITH {one.name}: unknown; choose from {', '.join(_OPTIONS)}", one.at)
-        return replace(one, value=self._value(one.value))
+        value = self._value(one.value)
+        given, accepted = getattr(value, "value", value), _OPTIONS[one.name]
+        good = {
+            "true or false": isinstance(given, bool), "event or wall": given in ("event", "wall"),
+            "a text": isinstance(given, str), "a span such as 24h": isinstance(given, syntax.Span) and given.micros > 0,
+        }.get(accepted, type(given) is int and given >= 1)  # fmt: skip
+        if not good:
+            raise CgqlError(f"WITH {one.name} = {value}: must be {accepted}", one.at)
+        return replace(one, value=value)
 
     def _check_clauses(self) -> None:
         query = self._query

@@ -1,0 +1,376 @@
+"""What a query sees of a live graph: elements that satisfy its predicates, and members of clusters that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.streaming.graphs import view_kernels
+from goffish.streaming.graphs.attributes import Bits, Kinds
+from goffish.streaming.graphs.cgql import syntax
+from goffish.streaming.graphs.cgql.syntax import CgqlError
+from goffish.streaming.graphs.clusters import values_of
+from goffish.streaming.graphs.pattern_kernels import EDGE_ON, VALUE
+from goffish.streaming.graphs.patterns import Deltas, Moves, Net, Numbers, Pattern, predicates_of
+from goffish.streaming.graphs.predicate_kernels import ALL, ANY, NOT, OFF, RENEWED
+from goffish.streaming.graphs.predicates import Flips, Predicates
+from goffish.streaming.graphs.records import Encoder
+from goffish.streaming.graphs.state import Changes, State
+from goffish.streaming.graphs.updates import NONE, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX
+from goffish.streaming.key_table import longer
+
+#: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
+END, EXPIRATION, BEGINNING, RECORD = 1, 2, 3, 4
+
+
+class Batch(NamedTuple):
+    """What some records have changed, for all queries.
+
+    Attributes
+    ----------
+    flips : Flips
+        Ordered by predicate.
+    times : array
+        Of the records.
+    asn : int
+        Number of the first record.
+    until : int
+        Time up to which all records are applied.
+    places : array
+        Of the flips, in the order in which they happened.
+    changes : Changes
+        Of the graph.
+    """
+
+    flips: Flips
+    times: Numbers
+    asn: int
+    until: int
+    places: Numbers
+    changes: Changes
+
+    @classmethod
+    def of(cls, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> Batch:
+        """Order flips by predicate."""
+        places = np.argsort(flips.programs, kind="stable")
+        return cls(flips.take(places), times, asn, until, places, changes)
+
+    def rows(self, program: int) -> slice:
+        """Return where the flips of a predicate are."""
+        return slice(*np.searchsorted(self.flips.programs, [program, program + 1]).tolist())
+
+
+class _Window(NamedTuple):
+    """Edges that were seen within a span."""
+
+    span: int
+    seen: Numbers
+    sources: Numbers
+    targets: Numbers
+    live: NDArray[np.bool_]
+
+
+class _Formulas(NamedTuple):
+    """Predicates that depend on members of clusters, as instructions in postfix order.
+
+    Attributes
+    ----------
+    firsts : array, shape (formulas + 1,)
+        First instruction of each formula: that of all vertices whose edges are seen comes before those of the roles.
+    codes : int8 array
+    counts : array
+        Parts that an instruction joins, or the part that it stands for.
+    topics : array
+        Parts by topic, -1 for one whose members the pattern follows only.
+    passes : bool array
+        Topics whose members the pattern follows.
+    of_edges : bool
+        Whether the first formula says anything.
+    plain : int
+        Parts that are no topics.
+    """
+
+    firsts: Numbers
+    codes: NDArray[np.int8]
+    counts: Numbers
+    topics: Numbers
+    passes: NDArray[np.bool_]
+    of_edges: bool
+    plain: int
+
+
+class _Truth(NamedTuple):
+    """Parts of formulas, and formulas, that hold for vertices; `stack` has space for the parts of one of them."""
+
+    parts: NDArray[np.bool_]
+    truth: NDArray[np.bool_]
+    stack: NDArray[np.bool_]
+
+
+class View:
+    """What a query sees.
+
+    Parameters
+    ----------
+    query : Query
+    pattern : Pattern
+    encoder : Encoder
+
+    Attributes
+    ----------
+    topics : tuple of str
+        Topics whose members it follows: those of the pattern, and those of its predicates.
+    expirations : array
+        Times at which edges expired in the last step.
+    """
+
+    def __init__(self, query: syntax.Query, pattern: Pattern, encoder: Encoder) -> None:
+        self._query, self._pattern, self._encoder = query, pattern, encoder
+        nothing = np.zeros(0, np.int64)
+        self._window: _Window | None = None
+        if query.window is not None and pattern.sees_edges:
+            self._window = _Window(query.window.micros, nothing, nothing, nothing, nothing.astype(np.bool_))
+        self._timers: tuple[Numbers, Numbers, int] = nothing, nothing, 0
+        self.expirations = nothing
+        self._programs: list[tuple[int, int]] = []
+        self._measured: list[int] = []
+        nodes, rest = _split([*predicates_of(query.where, "node", "vertex"), *pattern.narrowed])
+        self._nodes = nodes  # of vertices whose edges are seen
+        self._parts: list[list[syntax.Predicates]] = []
+        mixed = []
+        for number, role in enumerate(pattern.roles):
+            own, others = _split(predicates_of(query.arguments, role))
+            if number < len(pattern.groups):  # the first topic is in place of vertices
+                others = others[1:] if others and isinstance(others[0], syntax.Member) else others
+            self._parts.append([*own, *nodes] if role else [])
+            mixed.append([*others, *rest] if role else [])
+        self.topics: tuple[str | None, ...] = pattern.groups
+        self._formulas: _Formulas | None = None
+        if rest or any(mixed):
+            self._formulas = self._compile([rest, *mixed])
+        none = np.zeros((0, 0), np.bool_)
+        self._truth = _Truth(none, none, np.zeros(0, np.bool_))
+        self._net = Net.empty()
+
+    def _compile(self, formulas: list[list[Any]]) -> _Formulas:
+        """Turn predicates into instructions, and add parts that are predicates without members."""
+        codes: list[tuple[int, int]] = []
+        filters: dict[str, int] = {}
+        plain: dict[str, int] = {}
+
+        def add(part: Any) -> None:
+            if isinstance(part, syntax.Member):
+                codes.append((view_kernels.PART, -1 - filters.setdefault(part.topic, len(filters))))
+            elif not _has_members(part):
+                if str(part) not in plain:
+                    plain[str(part)] = len(self._parts)
+                    self._parts.append([syntax.Predicates((part,))])
+                codes.append((view_kernels.PART, plain[str(part)]))
+            elif isinstance(part, syntax.Not):
+                add(part.part)
+                codes.append((NOT, 1))
+            else:
+                for one in part.parts:
+                    add(one)
+                codes.append((ALL if isinstance(part, syntax.All) else ANY, len(part.parts)))
+
+        firsts = [0]
+        for number, parts in enumerate(formulas):
+            if number:
+                codes.append((view_kernels.PART, number - 1))
+            for part in parts:
+                add(part)
+            codes.append((ALL, len(parts) + (number > 0)))
+            firsts.append(len(codes))
+        count, groups = len(self._parts), len(self._pattern.groups)
+        self.topics = (*self._pattern.groups, *filters)
+        return _Formulas(
+            np.array(firsts), np.array([code for code, _ in codes], np.int8),
+            np.array([at if at >= 0 else count - 1 - at for _, at in codes]),
+            np.array([-1] * groups + [count + at for at in range(len(filters))]),
+            np.array([one is not None for one in self._pattern.groups] + [False] * len(filters), np.bool_),
+            bool(formulas[0]), count,
+        )  # fmt: skip
+
+    def bind(self, vertices: Predicates, edges: Predicates) -> None:
+        """Add the predicates of this query to those of all."""
+        query, pattern = self._query, self._pattern
+        try:
+            self._measured = [self._encoder.name(name) for name in pattern.measured]
+        except InputError as error:
+            raise CgqlError(str(error), query.at) from None
+        self._programs = [
+            (vertices.add(parts), EDGE_ON + 1 + 2 * number) for number, parts in enumerate(self._parts)
+        ]  # fmt: skip
+        if pattern.sees_edges:
+            parts = [*predicates_of(query.where, "edge"), *predicates_of(query.arguments, "edge")]
+            ends = vertices.add(self._nodes) if self._nodes else -1
+            self._programs.append((-1 - edges.add(parts, ends, renewed=self._window is not None), 0))
+
+    def programs(self, vertices: int) -> list[int]:
+        """Return the numbers of the predicates of this query, those of edges after those of the vertices."""
+        return [program if program >= 0 else vertices - 1 - program for program, _ in self._programs]
+
+    def changes(self, batch: Batch, state: State) -> bool:
+        """Whether it sees anything of a batch, beside members of clusters."""
+        if self._timers[2] and self._timers[0][0] <= batch.until:
+            return True
+        if self._pattern.measured and len(batch.changes.ops):
+            return True
+        rows = map(batch.rows, self.programs(len(state.vertices)))
+        return any(one.start < one.stop for one in rows)
+
+    def first(self, batch: Batch, state: State, moves: Mapping[str, Moves]) -> Deltas:
+        """Return all that it sees as the query begins."""
+        return self._see(batch, state, moves, self._first_values)
+
+    def see(self, batch: Batch, state: State, moves: Mapping[str, Moves]) -> Deltas:
+        """Return what it sees of changes, until the time of the batch."""
+        return self._see(batch, state, moves, self._changed_values)
+
+    def _see(
+        self, batch: Batch, state: State, moves: Mapping[str, Moves], values: Callable[[Batch, State], Deltas]
+    ) -> Deltas:
+        deltas = self._flips(batch, state)
+        more = [values(batch, state)] if self._pattern.measured else []
+        for number, topic in enumerate(self.topics):
+            if topic is not None and len(moves[topic].vertices):
+                more.append(moves[topic].deltas(number))
+        if more:
+            # What predicates depend on comes first within a tick; members follow.
+            columns: Any = zip(deltas, *more, strict=True)
+            merged = Deltas._make(np.concatenate(parts) for parts in columns)
+            order = np.lexsort((merged.asns, merged.phases, merged.times))
+            deltas = Deltas._make(column[order] for column in merged)
+        return deltas if self._formulas is None else self._narrow(self._formulas, deltas, state)
+
+    def _flips(self, batch: Batch, state: State) -> Deltas:
+        flips, places, kinds = batch.flips, [], []
+        for program, (_, kind) in zip(self.programs(len(state.vertices)), self._programs, strict=True):
+            rows = batch.rows(program)
+            found, states = np.arange(rows.start, rows.stop), flips.states[rows]
+            if kind == 0 and self._window is None and (states == RENEWED).any():
+                found, states = found[states != RENEWED], states[states != RENEWED]
+            if len(found):
+                places.append(found)
+                kinds.append((states != OFF) + np.int8(kind))
+        if not places:
+            flips, of_roles = flips.take(slice(0)), np.zeros(0, np.int8)
+        else:
+            chosen, of_roles = np.concatenate(places), np.concatenate(kinds)
+            if len(chosen) > 1:
+                order = np.argsort(batch.places[chosen], kind="stable")
+                chosen, of_roles = chosen[order], of_roles[order]
+            flips = flips.take(chosen)
+        times = batch.times[flips.records] if len(batch.times) else np.zeros(len(of_roles), np.int64)
+        if self._window is not None:
+            return self._slide(self._window, flips, of_roles, times, batch, state)
+        phases = np.full(len(times), RECORD)
+        return Deltas(
+            of_roles, flips.elements, flips.sources, flips.targets, times, phases, flips.records + batch.asn,
+            np.ones(len(times), np.bool_),
+        )  # fmt: skip
+
+    def _slide(
+        self, window: _Window, flips: Flips, kinds: NDArray[np.int8], times: Numbers, batch: Batch, state: State
+    ) -> Deltas:
+        """Let edges expire."""
+        edges = len(state.graph.edges.alive)
+        if edges > len(window.live):
+            had = len(window.live)
+            self._window = window = _Window(window.span, *(longer(one, had, edges) for one in window[1:]))
+        nothing = np.zeros(0, np.int64)
+        made = nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing, 0
+        self._timers, (*columns, count) = view_kernels.slide(
+            flips, kinds, times, window, batch.until, self._timers, made
+        )
+        places, at, found, elements, sources, targets = (column[:count] for column in columns)
+        record = places >= 0
+        self.expirations = at[~record]
+        asns = np.zeros(count, np.int64)
+        asns[record] = flips.records[places[record]] + batch.asn
+        phases = np.where(record, RECORD, EXPIRATION)
+        return Deltas(found, elements, sources, targets, at, phases, asns, np.ones(count, np.bool_))
+
+    def _narrow(self, formulas: _Formulas, deltas: Deltas, state: State) -> Deltas:
+        """Let elements go that depend on members of clusters which are none."""
+        vertices, edges = len(state.graph.vertices), len(state.graph.edges.alive)
+        had = self._truth.parts.shape[1]
+        if vertices > had:
+            filters = int(np.count_nonzero(formulas.topics >= 0))
+            parts = np.zeros((formulas.plain + filters, vertices), np.bool_)
+            truth = np.zeros((len(formulas.firsts) - 1, vertices), np.bool_)
+            stack = np.zeros(len(formulas.codes), np.bool_)
+            # Without members, vertices can satisfy that they are none; those of roles must exist.
+            truth[0] = view_kernels.holds(formulas, 0, parts, 0, stack)
+            if had:
+                parts[:, :had], truth[:, :had] = self._truth.parts, self._truth.truth
+            self._truth = _Truth(parts, truth, stack)
+        if formulas.of_edges:
+            self._net = self._net.fit(vertices, edges, deltas)
+        nothing = np.zeros(0, np.int64)
+        made = nothing.astype(np.int8), nothing, nothing, nothing, nothing, 0
+        *columns, count = view_kernels.narrow(deltas, formulas, self._truth, self._net, made)
+        kinds, elements, sources, targets, rows = (column[:count] for column in columns)
+        return Deltas(
+            kinds, elements, sources, targets, deltas.times[rows], deltas.phases[rows], deltas.asns[rows],
+            deltas.begins[rows],
+        )  # fmt: skip
+
+    def _first_values(self, batch: Batch, state: State) -> Deltas:
+        attributes, rows = state.graph.of_vertices, np.array(self._measured, np.intp)
+        if len(batch.times):
+            rows = rows[:0]  # it begins before these records, which the graph already has
+        at, vertices = (one.astype(np.int64) for one in np.nonzero(attributes.kinds[rows] != NONE))
+        kinds, bits = attributes.kinds[rows[at], vertices], attributes.bits[rows[at], vertices]
+        nothing = np.zeros_like(at)
+        return self._values(at, vertices, (kinds, bits), nothing, nothing)
+
+    def _changed_values(self, batch: Batch, state: State) -> Deltas:
+        """Return values that were set, or that are gone."""
+        changes = batch.changes
+        of_vertices = np.isin(changes.ops, (SET_VERTEX, UNSET_VERTEX))
+        gone = changes.ops == REMOVE_VERTEX
+        rows = [np.flatnonzero(of_vertices & (changes.names == name) | gone) for name in self._measured]
+        at = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+        every = np.concatenate(rows)
+        records = changes.records[every]
+        times = batch.times[records] if len(batch.times) else records
+        values = changes.kinds[every], changes.bits[every]
+        return self._values(at, changes.elements[every], values, times, records + batch.asn)
+
+    @staticmethod
+    def _values(at: Numbers, vertices: Numbers, values: tuple[Kinds, Bits], times: Numbers, asns: Numbers) -> Deltas:
+        """Return values by the number of their attribute among those that are measured."""
+        codes, numbers = values_of(*values)
+        return Deltas(
+            (VALUE + at).astype(np.int8), vertices, codes.astype(np.int64), numbers, times, np.full(len(at), RECORD),
+            asns, np.ones(len(at), np.bool_),
+        )  # fmt: skip
+
+
+def _has_members(part: Any) -> bool:
+    """Whether a predicate depends on members of clusters."""
+    parts: Iterable[Any] = ()
+    if isinstance(part, syntax.All | syntax.Any):
+        parts = part.parts
+    elif isinstance(part, syntax.Not):
+        parts = (part.part,)
+    return isinstance(part, syntax.Member) or any(map(_has_members, parts))
+
+
+def _split(given: Iterable[syntax.Predicates]) -> tuple[list[syntax.Predicates], list[Any]]:
+    """Return predicates, and the parts of them that depend on members of clusters."""
+    plain: list[syntax.Predicates] = []
+    mixed: list[Any] = []
+    for one in given:
+        rest = [part for part in one.parts if _has_members(part)]
+        mixed += rest
+        kept = tuple(part for part in one.parts if not _has_members(part))
+        if kept or not rest:
+            plain.append(syntax.Predicates(kept))
+    return plain, mixed
