@@ -166,6 +166,9 @@ class Cluster(Pattern):
     def pending(self) -> bool:
         return bool(self._forest.counts[1])
 
+    def encoded(self, kinds: Kinds, bits: Bits) -> tuple[NDArray[np.int8], Numbers]:
+        return values_of(kinds, bits)
+
     @property
     def narrowed(self) -> list[syntax.Predicates]:
         return self._of_vertices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import JobError
 from goffish.streaming.graphs import kernels, pattern_kernels
+from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, OUTGOING
 from goffish.streaming.graphs.records import Encoder
@@ -147,11 +148,18 @@ class Pattern(ABC):
     dtype: ClassVar[Any] = np.int64
     #: Attributes of vertices whose values are followed.
     measured: tuple[str, ...] = ()
-    #: Arguments with predicates on vertices.
+    #: The same of edges; and whether the times count at which these were last seen.
+    measured_of_edges: tuple[str, ...] = ()
+    follows_times: bool = False
+    #: Arguments with predicates on vertices, and predicates that make differences between edges that the query sees.
     roles: tuple[str, ...] = ()
+    edge_roles: Sequence[Sequence[syntax.Predicates]] = ()
+    #: What the first attribute is in `Deltas.kinds`.
+    first_value: int = EDGE_ON + 5
     sees_edges: bool = True
 
     def __init__(self, query: syntax.Query) -> None:
+        self._query = query
         self._arguments: dict[str, Any] = {
             one.name: one.value.value
             for one in query.arguments
@@ -183,25 +191,33 @@ class Pattern(ABC):
         """Return the slots that keys consist of."""
         return (keys,)
 
-    def vertices(self, key: int, value: Any) -> frozenset[int]:
+    def vertices(self, key: Any, value: Any) -> frozenset[int]:
         """Return the vertices that an event is about."""
         return frozenset([key])
 
-    def _table(self, encoder: Encoder) -> KeyTable:
+    def predicates(self, role: str) -> list[syntax.Predicates]:
+        """Return the predicates of a role."""
+        return predicates_of(self._query.arguments, role)
+
+    def encoded(self, kinds: Kinds, bits: Bits) -> tuple[NDArray[np.int8], Numbers]:
+        """Return values of attributes in two numbers."""
+        return kinds, bits
+
+    def _table_of(self, encoder: Encoder, part: int) -> KeyTable:
         return encoder.edges if self.of_edges else encoder.vertices
 
     def labels(self, encoder: Encoder, keys: Numbers) -> list[list[Any]]:
         """Return what keys consist of, as it is written."""
-        found: Any = (self._table(encoder).keys(part) for part in self.parts(keys))
+        found: Any = (self._table_of(encoder, at).keys(part) for at, part in enumerate(self.parts(keys)))
         return [one if isinstance(one, list) else one.to_pylist() for one in found]
 
     def ranks(self, encoder: Encoder, keys: Numbers) -> list[Numbers]:
         """Return numbers that order keys as their labels do."""
         found = []
-        for part in self.parts(keys):
+        for at, part in enumerate(self.parts(keys)):
             slots, places = np.unique(part, return_inverse=True)
             ordered = slots.copy()
-            kernels.sort_by_key(self._table(encoder).columns, ordered)
+            kernels.sort_by_key(self._table_of(encoder, at).columns, ordered)
             ranks = np.empty(len(slots), np.int64)
             ranks[np.searchsorted(slots, ordered)] = np.arange(len(slots))
             found.append(ranks[places])
@@ -210,7 +226,7 @@ class Pattern(ABC):
     def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
         """Return the columns of keys and values."""
         parts = zip(self.columns, self.parts(keys), strict=True)
-        columns = {name: arrow_column(self._table(encoder).keys(part)) for name, part in parts}
+        columns = {name: arrow_column(self._table_of(encoder, 0).keys(part)) for name, part in parts}
         return columns if self.value is None else columns | {self.value: pa.array(values)}
 
     @property

@@ -18,7 +18,8 @@ from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.cgql.syntax import CgqlError
-from goffish.streaming.graphs.clusters import Cluster, Component, values_of
+from goffish.streaming.graphs.clusters import Cluster, Component
+from goffish.streaming.graphs.motifs import Motif
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON
 from goffish.streaming.graphs.patterns import (
     Degree,
@@ -37,15 +38,26 @@ from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.graphs.temporal import Occurrence, Temporal
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
-from goffish.streaming.graphs.updates import NONE, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX
+from goffish.streaming.graphs.updates import (
+    NONE,
+    REMOVE_EDGE,
+    REMOVE_VERTEX,
+    SET_EDGE,
+    SET_VERTEX,
+    TIME,
+    UNSET_EDGE,
+    UNSET_VERTEX,
+)
 from goffish.streaming.key_table import longer
 
 #: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
 _END, _EXPIRATION, _BEGINNING, _RECORD = 1, 2, 3, 4
+#: Changes of attributes of vertices and edges: set, removed, and removed with the element.
+_OPS_OF_VALUES = (SET_VERTEX, UNSET_VERTEX, REMOVE_VERTEX), (SET_EDGE, UNSET_EDGE, REMOVE_EDGE)
 _Stamp = tuple[int, int, int]
 _PATTERNS: dict[str, type[Pattern]] = {
-    "Cluster": Cluster, "Component": Component, "Degree": Degree, "Match": Match, "Neighbourhood": Neighbourhood,
-    "Reach": Reach,
+    "Cluster": Cluster, "Component": Component, "Degree": Degree, "Match": Match, "Motif": Motif,
+    "Neighbourhood": Neighbourhood, "Reach": Reach,
 }  # fmt: skip
 #: Takes the topic and its new events.
 Take = Callable[[str, pa.Table], None]
@@ -86,6 +98,16 @@ class Batch(NamedTuple):
     def rows(self, program: int) -> slice:
         """Return where the flips of a predicate are."""
         return slice(*np.searchsorted(self.flips.programs, [program, program + 1]).tolist())
+
+
+class _Values(NamedTuple):
+    """Values of attributes: records, numbers among those that are measured, elements, kinds and bits."""
+
+    records: Numbers
+    at: Numbers
+    elements: Numbers
+    kinds: Kinds
+    bits: Bits
 
 
 class _Window(NamedTuple):
@@ -158,7 +180,7 @@ class Query:
         }  # fmt: skip
         self._shows_initial = not any(str(one) == "initial = false" for one in query.options)
         self._programs: list[tuple[int, int]] = []
-        self._measured: list[int] = []
+        self._measured: tuple[list[int], list[int]] = [], []
         self._observation = 0  # number of the one that goes on, with `every`
         self._last: _Stamp = FIRST, 0, 0  # the last tick
         self._end: int | None = None
@@ -171,18 +193,26 @@ class Query:
         """Add the predicates of this query to those of all."""
         query, pattern = self._query, self._pattern
         try:
-            self._measured = [self._encoder.name(name) for name in pattern.measured]
+            self._measured = (
+                [self._encoder.name(name) for name in pattern.measured],
+                [self._encoder.name(name) for name in pattern.measured_of_edges],
+            )
         except InputError as error:
             raise CgqlError(str(error), query.at) from None
         nodes = [*predicates_of(query.where, "node", "vertex"), *pattern.narrowed]
         self._programs = [
-            (vertices.add([*predicates_of(query.arguments, role), *nodes]), EDGE_ON + 1 + 2 * number)
+            (vertices.add([*pattern.predicates(role), *nodes]), EDGE_ON + 1 + 2 * number)
             for number, role in enumerate(pattern.roles)
         ]
         if pattern.sees_edges:
             parts = [*predicates_of(query.where, "edge"), *predicates_of(query.arguments, "edge")]
             ends = vertices.add(nodes) if nodes else -1
-            self._programs.append((-1 - edges.add(parts, ends, renewed=self._window is not None), 0))
+            renewed = self._window is not None or pattern.follows_times
+            self._programs += [(-1 - edges.add(parts, ends, renewed=renewed), 0)]
+            self._programs += [
+                (-1 - edges.add(parts), EDGE_ON + 1 + 2 * (len(pattern.roles) + number))
+                for number, parts in enumerate(pattern.edge_roles)
+            ]
 
     def programs(self, vertices: int) -> list[int]:
         """Return the numbers of the predicates of this query, those of edges after those of the vertices."""
@@ -194,8 +224,8 @@ class Query:
         if isinstance(self._query.duration, syntax.For):
             self._end = time + self._query.duration.span.micros
         deltas = self._see(batch, state)
-        if self._pattern.measured:
-            deltas = self._with_values(deltas, *self._first_values(state), 0, batch)
+        if self._follows_values:
+            deltas = self._with_values(deltas, self._first_values(state), state, 0, batch)
         deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, _BEGINNING, 0, False
         self._last = time, _BEGINNING, 0
         if self.every is not None:
@@ -211,8 +241,8 @@ class Query:
         if end is not None:
             batch = batch._replace(until=end - 1)
         deltas = self._see(batch, state)
-        if self._pattern.measured:
-            deltas = self._with_values(deltas, *self._changed_values(batch.changes), batch.asn, batch)
+        if self._follows_values:
+            deltas = self._with_values(deltas, self._changed_values(batch.changes), state, batch.asn, batch)
         if end is not None:
             deltas = Deltas._make(column[deltas.times < end] for column in deltas)
             batch = batch._replace(times=batch.times[batch.times < end])
@@ -255,7 +285,7 @@ class Query:
             return True
         if self._timers[2] and self._timers[0][0] <= batch.until:
             return True
-        if self._pattern.measured and len(batch.changes.ops):
+        if self._follows_values and len(batch.changes.ops):
             return True
         rows = map(batch.rows, self.programs(len(state.vertices)))
         return any(one.start < one.stop for one in rows)
@@ -307,38 +337,67 @@ class Query:
         phases = np.where(record, _RECORD, _EXPIRATION)
         return Deltas(found, elements, sources, targets, at, phases, asns, np.ones(count, np.bool_))
 
-    def _first_values(self, state: State) -> tuple[Numbers, Numbers, Numbers, Kinds, Bits]:
-        """Return values of vertices: records, numbers of the attribute among those that are measured, and vertices."""
-        attributes, rows = state.graph.of_vertices, np.array(self._measured, np.intp)
-        at, vertices = (one.astype(np.int64) for one in np.nonzero(attributes.kinds[rows] != NONE))
-        kinds, bits = attributes.kinds[rows[at], vertices], attributes.bits[rows[at], vertices]
-        return np.zeros(len(at), np.int64), at, vertices, kinds, bits
+    @property
+    def _follows_values(self) -> bool:
+        pattern = self._pattern
+        return bool(pattern.measured or pattern.measured_of_edges or pattern.follows_times)
 
-    def _changed_values(self, changes: Changes) -> tuple[Numbers, Numbers, Numbers, Kinds, Bits]:
-        """Return values that were set, or that are gone; as `_first_values`."""
-        of_vertices = np.isin(changes.ops, (SET_VERTEX, UNSET_VERTEX))
-        gone = changes.ops == REMOVE_VERTEX
-        rows = [np.flatnonzero(of_vertices & (changes.names == name) | gone) for name in self._measured]
-        at = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
-        every = np.concatenate(rows)
-        return changes.records[every], at, changes.elements[every], changes.kinds[every], changes.bits[every]
+    def _first_values(self, state: State) -> _Values:
+        """Return the values of attributes that are measured."""
+        found, graph, first = [], state.graph, 0
+        for attributes, names in zip((graph.of_vertices, graph.of_edges), self._measured, strict=True):
+            rows = np.array(names, np.intp)
+            at, elements = (one.astype(np.int64) for one in np.nonzero(attributes.kinds[rows] != NONE))
+            kinds, bits = attributes.kinds[rows[at], elements], attributes.bits[rows[at], elements]
+            found.append(_Values(np.zeros(len(at), np.int64), at + first, elements, kinds, bits))
+            first += len(names)  # attributes of edges are numbered after those of vertices
+        return self._joined(found)
+
+    def _changed_values(self, changes: Changes) -> _Values:
+        """Return values that were set, or that are gone."""
+        found, first = [], 0
+        for ops, names in zip(_OPS_OF_VALUES, self._measured, strict=True):
+            set_or_not, gone = np.isin(changes.ops, ops[:2]), changes.ops == ops[2]
+            rows = [np.flatnonzero(set_or_not & (changes.names == name) | gone) for name in names]
+            at = np.repeat(first + np.arange(len(rows)), [len(one) for one in rows])
+            every = np.concatenate([np.zeros(0, np.int64), *rows])
+            columns = changes.records, changes.elements, changes.kinds, changes.bits
+            records, elements, kinds, bits = (column[every] for column in columns)
+            found.append(_Values(records, at, elements, kinds, bits))
+            first += len(names)
+        return self._joined(found)
 
     @staticmethod
-    def _with_values(
-        deltas: Deltas, records: Numbers, at: Numbers, vertices: Numbers, kinds: Kinds, bits: Bits, asn: int,
-        batch: Batch,
-    ) -> Deltas:  # fmt: skip
+    def _joined(parts: list[_Values]) -> _Values:
+        columns: Any = zip(*parts, strict=True)
+        return _Values._make(map(np.concatenate, columns))
+
+    def _times(self, batch: Batch, state: State) -> _Values:
+        """Return the times when edges that the query sees were seen."""
+        kinds = [kind for _, kind in self._programs]
+        program = self.programs(len(state.vertices))[kinds.index(0)]
+        flips = batch.flips.take(batch.rows(program))
+        flips = flips.take(flips.states != OFF)
+        at = np.full(len(flips.states), sum(map(len, self._measured)))
+        return _Values(flips.records, at, flips.elements, np.full(len(at), TIME, np.int8), flips.seen)
+
+    def _with_values(self, deltas: Deltas, values: _Values, state: State, asn: int, batch: Batch) -> Deltas:
         """Insert values between what else has changed."""
-        codes, numbers = values_of(kinds, bits)
-        times = batch.times[records] if len(batch.times) else records
+        if self._pattern.follows_times:
+            values = self._joined([values, self._times(batch, state)])
+        codes, numbers = self._pattern.encoded(values.kinds, values.bits)
+        times = batch.times[values.records] if len(batch.times) else values.records
         rows = Deltas(
-            (EDGE_ON + 5 + at).astype(np.int8), vertices, codes.astype(np.int64), numbers, times,
-            np.full(len(at), _RECORD), records + asn, np.ones(len(at), np.bool_),
+            (self._pattern.first_value + values.at).astype(np.int8), values.elements, codes.astype(np.int64), numbers,
+            times, np.full(len(times), _RECORD), values.records + asn, np.ones(len(times), np.bool_),
         )  # fmt: skip
-        pairs: Any = zip(deltas, rows, strict=True)
-        both = [np.concatenate(pair) for pair in pairs]
-        order = np.lexsort((both[6], both[5], both[4]))
-        return Deltas(*(column[order] for column in both))
+        # Elements have their values when they appear, and until they are gone.
+        gone = values.kinds == NONE
+        parts = Deltas._make(one[~gone] for one in rows), deltas, Deltas._make(one[gone] for one in rows)
+        columns: Any = zip(*parts, strict=True)
+        both = Deltas._make(map(np.concatenate, columns))
+        order = np.lexsort((both.asns, both.phases, both.times))
+        return Deltas._make(column[order] for column in both)
 
     def _observe(self, deltas: Deltas, batch: Batch, state: State, *, ends: bool) -> pa.Table | None:
         if self.every is None:
@@ -408,8 +467,8 @@ class Query:
         )  # fmt: skip
         return [
             Occurrence(
-                stamp, released, pattern.statuses[code], code, code in pattern.opening, code < pattern.closing, key,
-                value, initial, pattern.vertices(key, value),
+                stamp, released, pattern.statuses[code], code, code in pattern.opening, code < pattern.closing,
+                tuple(key) if isinstance(key, list) else key, value, initial, pattern.vertices(key, value),
             )
             for stamp, released, code, key, value, initial in rows
         ]  # fmt: skip
