@@ -185,28 +185,29 @@ def match(deltas, current, held, ends, touched, found, observation, whole):
 # Degrees.
 
 
-@kernel
-def _parallel(net, edge, u, v):
-    """Whether another edge goes from a vertex to another one."""
+@kernel(allocates=False)
+def parallel_edge(net, edge, u, v):
+    """Return another edge from a vertex to another one, or -1."""
     if net.outgoing.sizes[u] <= net.incoming.sizes[v]:
         for i in range(net.outgoing.sizes[u]):
             other = net.outgoing.pool[net.outgoing.starts[u] + i]
             if other != edge and net.targets[other] == v:
-                return True
-        return False
+                return other
+        return -1
     for i in range(net.incoming.sizes[v]):
         other = net.incoming.pool[net.incoming.starts[v] + i]
         if other != edge and net.sources[other] == u:
-            return True
-    return False
+            return other
+    return -1
 
 
 @kernel
 def _count_edge(net, degrees, rule, edge, u, v, change, touched):
     """Count an edge that has come or is to go."""
-    both = OUTGOING | INCOMING
-    if rule.distinct and (u == v or _parallel(net, edge, u, v) or (rule.sides == both and _parallel(net, edge, v, u))):
-        return touched
+    if rule.distinct:
+        known = u == v or parallel_edge(net, edge, u, v) >= 0
+        if known or (rule.sides == OUTGOING | INCOMING and parallel_edge(net, edge, v, u) >= 0):
+            return touched
     if rule.sides & OUTGOING:
         touched = touch(touched, u, 0)
         degrees[u] += change

@@ -14,6 +14,7 @@ from goffish.errors import InputError, JobError
 from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs import pattern_kernels
 from goffish.streaming.graphs.attributes import Bits, Kinds
+from goffish.streaming.graphs.centrality import Centrality
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
@@ -56,8 +57,8 @@ _END, _EXPIRATION, _BEGINNING, _RECORD = 1, 2, 3, 4
 _OPS_OF_VALUES = (SET_VERTEX, UNSET_VERTEX, REMOVE_VERTEX), (SET_EDGE, UNSET_EDGE, REMOVE_EDGE)
 _Stamp = tuple[int, int, int]
 _PATTERNS: dict[str, type[Pattern]] = {
-    "Cluster": Cluster, "Component": Component, "Degree": Degree, "Match": Match, "Motif": Motif,
-    "Neighbourhood": Neighbourhood, "Reach": Reach,
+    "Centrality": Centrality, "Cluster": Cluster, "Component": Component, "Degree": Degree, "Match": Match,
+    "Motif": Motif, "Neighbourhood": Neighbourhood, "Reach": Reach,
 }  # fmt: skip
 #: Takes the topic and its new events.
 Take = Callable[[str, pa.Table], None]
