@@ -175,6 +175,9 @@ class Measured(Pattern):
             np.array([one in (">", ">=", "!=") for one in operators], np.bool_),
         )
 
+    def encoded(self, kinds: Kinds, bits: Bits) -> tuple[NDArray[np.int8], Numbers]:
+        return values_of(kinds, bits)
+
     def _made(self) -> tuple[Any, ...]:
         """Return space for what is found."""
         return np.zeros((0, 8), np.int64), np.zeros((0, len(self._names))), np.zeros(0, np.int64), 0, 0

@@ -34,6 +34,8 @@ KEPT, DUPLICATE, LATE = range(3)
 UNKNOWN, CONFLICT = 0, 1
 #: Edges for which a vertex has space when it has one.
 LEAST_SPACE = 4
+#: Bits of the number of an edge in an entry of an adjacency.
+LOW = (1 << 32) - 1
 
 
 @kernel(allocates=False)
@@ -131,6 +133,12 @@ def _logarithm(space):
 @kernel(allocates=False)
 def link(adjacency, vertex, edge):
     """Add an edge to a vertex; the pool has space for a larger block."""
+    attach(adjacency, vertex, edge, edge)
+
+
+@kernel(allocates=False)
+def attach(adjacency, vertex, edge, entry):
+    """Add an edge to a vertex by an entry whose lower 32 bits are its number."""
     size, space = adjacency.sizes[vertex], adjacency.spaces[vertex]
     if size == space:
         start, larger = adjacency.starts[vertex], max(LEAST_SPACE, 2 * space)
@@ -148,7 +156,7 @@ def link(adjacency, vertex, edge):
             adjacency.pool[start] = adjacency.free[at]
             adjacency.free[at] = start
         adjacency.starts[vertex], adjacency.spaces[vertex] = block, larger
-    adjacency.pool[adjacency.starts[vertex] + size] = edge
+    adjacency.pool[adjacency.starts[vertex] + size] = entry
     adjacency.places[edge] = size
     adjacency.sizes[vertex] = size + 1
 
@@ -159,7 +167,7 @@ def unlink(adjacency, vertex, edge):
     start, last = adjacency.starts[vertex], adjacency.sizes[vertex] - 1
     other = adjacency.pool[start + last]
     adjacency.pool[start + adjacency.places[edge]] = other
-    adjacency.places[other] = adjacency.places[edge]
+    adjacency.places[other & LOW] = adjacency.places[edge]
     adjacency.sizes[vertex] = last
 
 

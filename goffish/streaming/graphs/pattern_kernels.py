@@ -13,7 +13,7 @@ from goffish.streaming.graphs.kernels import link, unlink
 #: What a query sees of an edge; the next numbers are those of vertices by role: not any more, and from now on.
 EDGE_OFF, EDGE_ON = 0, 1
 #: Values of the first measured attribute of vertices; those of others follow.
-VALUE = 64
+VALUE = EDGE_ON + 5
 #: Moves of vertices from one cluster to another one, by the topic that the pattern follows: this one, or one less.
 MOVE = -1
 #: Sides of the edges of a vertex.
@@ -105,28 +105,29 @@ def match(deltas, current, held, ends, touched, found, observation, whole):
 # Degrees.
 
 
-@kernel
-def _parallel(net, edge, u, v):
-    """Whether another edge goes from a vertex to another one."""
+@kernel(allocates=False)
+def parallel_edge(net, edge, u, v):
+    """Return another edge from a vertex to another one, or -1."""
     if net.outgoing.sizes[u] <= net.incoming.sizes[v]:
         for i in range(net.outgoing.sizes[u]):
             other = net.outgoing.pool[net.outgoing.starts[u] + i]
             if other != edge and net.targets[other] == v:
-                return True
-        return False
+                return other
+        return -1
     for i in range(net.incoming.sizes[v]):
         other = net.incoming.pool[net.incoming.starts[v] + i]
         if other != edge and net.sources[other] == u:
-            return True
-    return False
+            return other
+    return -1
 
 
 @kernel
 def _count_edge(net, degrees, rule, edge, u, v, change, touched):
     """Count an edge that has come or is to go."""
-    both = OUTGOING | INCOMING
-    if rule.distinct and (u == v or _parallel(net, edge, u, v) or (rule.sides == both and _parallel(net, edge, v, u))):
-        return touched
+    if rule.distinct:
+        known = u == v or parallel_edge(net, edge, u, v) >= 0
+        if known or (rule.sides == OUTGOING | INCOMING and parallel_edge(net, edge, v, u) >= 0):
+            return touched
     if rule.sides & OUTGOING:
         touched = touch(touched, u, 0)
         degrees[u] += change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from goffish.errors import JobError
 from goffish.streaming.graphs import kernels, pattern_kernels
+from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql import syntax
-from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, MOVE, OUTGOING
+from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, MOVE, OUTGOING, VALUE
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Adjacency, arrow_column, fitted, no_adjacency
 from goffish.streaming.key_table import KeyTable, longer
@@ -183,12 +184,20 @@ class Pattern(ABC):
     dtype: Any = np.int64
     #: Attributes of vertices whose values are followed.
     measured: tuple[str, ...] = ()
-    #: Arguments with predicates on vertices, and topics whose clusters are in place of vertices there.
+    #: The same of edges; and whether the times count at which these were last seen.
+    measured_of_edges: tuple[str, ...] = ()
+    follows_times: bool = False
+    #: Arguments with predicates on vertices, topics whose clusters are in place of vertices there, and predicates that
+    #: make differences between edges that the query sees.
     roles: tuple[str, ...] = ()
     groups: tuple[str | None, ...] = ()
+    edge_roles: Sequence[Sequence[syntax.Predicates]] = ()
+    #: What the first attribute is in `Deltas.kinds`.
+    first_value: int = VALUE
     sees_edges: bool = True
 
     def __init__(self, query: syntax.Query) -> None:
+        self._query = query
         self._arguments: dict[str, Any] = {
             one.name: one.value.value
             for one in query.arguments
@@ -233,15 +242,23 @@ class Pattern(ABC):
         """Return the slots that keys consist of."""
         return (keys,)
 
-    def vertices(self, key: int, value: Any) -> frozenset[int]:
+    def vertices(self, key: Any, value: Any) -> frozenset[int]:
         """Return the vertices that an event is about."""
         return frozenset([key])
 
-    def clusters(self, topic: str, key: int) -> tuple[int, ...] | None:
+    def clusters(self, topic: str, key: Any) -> tuple[int, ...] | None:
         """Return the clusters of a topic that an event is about, or None if it is about none."""
         return None
 
-    def _table(self, encoder: Encoder) -> KeyTable:
+    def predicates(self, role: str) -> list[syntax.Predicates]:
+        """Return the predicates of a role."""
+        return predicates_of(self._query.arguments, role)
+
+    def encoded(self, kinds: Kinds, bits: Bits) -> tuple[NDArray[np.int8], Numbers]:
+        """Return values of attributes in two numbers."""
+        return kinds, bits
+
+    def _table_of(self, encoder: Encoder, part: int) -> KeyTable:
         return encoder.edges if self.of_edges else encoder.vertices
 
     def _is_cluster(self, part: int) -> bool:
@@ -249,8 +266,10 @@ class Pattern(ABC):
         return part < len(self.groups) and self.groups[part] is not None
 
     def _labels(self, encoder: Encoder, keys: Numbers) -> list[Any]:
-        table = self._table(encoder)
-        return [part if self._is_cluster(at) else table.keys(part) for at, part in enumerate(self.parts(keys))]
+        return [
+            part if self._is_cluster(at) else self._table_of(encoder, at).keys(part)
+            for at, part in enumerate(self.parts(keys))
+        ]
 
     def labels(self, encoder: Encoder, keys: Numbers) -> list[list[Any]]:
         """Return what keys consist of, as it is written."""
@@ -268,7 +287,7 @@ class Pattern(ABC):
                 continue
             slots, places = np.unique(part, return_inverse=True)
             ordered = slots.copy()
-            kernels.sort_by_key(self._table(encoder).columns, ordered)
+            kernels.sort_by_key(self._table_of(encoder, at).columns, ordered)
             ranks = np.empty(len(slots), np.int64)
             ranks[np.searchsorted(slots, ordered)] = np.arange(len(slots))
             found.append(ranks[places])

@@ -39,7 +39,7 @@ def _sign_of_keys(keys, a, b):
 
 
 @kernel(allocates=False)
-def _accepts(operator, sign):
+def accepts(operator, sign):
     if operator == EQUAL:
         return sign == 0
     if operator == DIFFERENT:
@@ -73,7 +73,7 @@ def _compares(programs, at, kind, bits, number, tables):
         sign = (bits > programs.moments[at]) - (bits < programs.moments[at])
     else:
         return False
-    return _accepts(operator, sign)
+    return accepts(operator, sign)
 
 
 @kernel(allocates=False)
@@ -97,7 +97,7 @@ def _id_compares(programs, at, keys, element):
     kinds = keys[0]
     if programs.kinds[at] == NONE or kinds[element] != kinds[given]:
         return False
-    return _accepts(programs.operators[at], _sign_of_keys(keys, element, given))
+    return accepts(programs.operators[at], _sign_of_keys(keys, element, given))
 
 
 @kernel(allocates=False)
@@ -113,7 +113,7 @@ def holds(programs, program, attributes, keys, element, seen, tables, stack):
                 found = _id_compares(programs, at, keys, element)
             elif name == SEEN:
                 sign = (seen > programs.moments[at]) - (seen < programs.moments[at])
-                found = _accepts(programs.operators[at], sign)
+                found = accepts(programs.operators[at], sign)
             else:
                 found = _attribute_compares(
                     programs, at, attributes.kinds[name, element], attributes.bits[name, element],

@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from goffish.errors import InputError, JobError
 from goffish.streaming.batches import FIRST, LAST
+from goffish.streaming.graphs.centrality import Centrality
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.cgql.syntax import CgqlError
 from goffish.streaming.graphs.clusters import Cluster, Component
 from goffish.streaming.graphs.evolved import Evolved
+from goffish.streaming.graphs.motifs import Motif
 from goffish.streaming.graphs.patterns import (
     Degree,
     Deltas,
@@ -37,8 +39,8 @@ from goffish.streaming.graphs.views import BEGINNING, END, EXPIRATION, RECORD, B
 
 _Stamp = tuple[int, int, int]
 _PATTERNS: dict[str, type[Pattern]] = {
-    "Cluster": Cluster, "Component": Component, "Degree": Degree, "Evolved": Evolved, "Match": Match,
-    "Neighbourhood": Neighbourhood, "Reach": Reach,
+    "Centrality": Centrality, "Cluster": Cluster, "Component": Component, "Degree": Degree, "Evolved": Evolved,
+    "Match": Match, "Motif": Motif, "Neighbourhood": Neighbourhood, "Reach": Reach,
 }  # fmt: skip
 #: Takes the topic and its new events.
 Take = Callable[[str, pa.Table], None]
@@ -264,8 +266,8 @@ class Query:
         )  # fmt: skip
         return [
             Occurrence(
-                stamp, released, pattern.statuses[code], code, code in pattern.opening, code < pattern.closing, key,
-                value, initial, pattern.vertices(key, value),
+                stamp, released, pattern.statuses[code], code, code in pattern.opening, code < pattern.closing,
+                tuple(key) if isinstance(key, list) else key, value, initial, pattern.vertices(key, value),
             )
             for stamp, released, code, key, value, initial in rows
         ]  # fmt: skip

@@ -35,7 +35,7 @@ class Adjacency(NamedTuple):
         Where its block begins, how many edges it has, and for how many it has space.
     places : array by edge
         Place in the block.
-    pool : int32 array
+    pool : int32 or int64 array
     free : int64 array, shape (32,)
         By the logarithm of their size, the first blocks that are not in use; each begins with the next one, or -1.
     used : int64 array, shape (1,)
@@ -46,7 +46,7 @@ class Adjacency(NamedTuple):
     sizes: NDArray[np.int32]
     spaces: NDArray[np.int32]
     places: NDArray[np.int32]
-    pool: NDArray[np.int32]
+    pool: NDArray[Any]
     free: NDArray[np.int64]
     used: NDArray[np.int64]
 
@@ -278,10 +278,10 @@ def arrow_column(values: Any) -> pa.Array:
         return pa.array([None if one is None else str(one) for one in values])
 
 
-def no_adjacency() -> Adjacency:
+def no_adjacency(dtype: Any = np.int32) -> Adjacency:
     nothing = np.zeros(0, np.int32)
     return Adjacency(
-        nothing.astype(np.int64), nothing, nothing, nothing, np.zeros(1 << 10, np.int32),
+        nothing.astype(np.int64), nothing, nothing, nothing, np.zeros(1 << 10, dtype),
         np.full(32, -1, np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
 

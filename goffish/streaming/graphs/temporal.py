@@ -44,7 +44,7 @@ class Occurrence(NamedTuple):
     code: int
     opens: bool
     closes: bool
-    key: int
+    key: Any
     value: Any
     initial: bool
     vertices: frozenset[int]
@@ -149,7 +149,7 @@ class Temporal:
         self._ordered = any(isinstance(one, syntax.Ordered) for one in query.where)
         self._held: list[_Held] = []
         self._ready: list[Occurrence] = []  # in the order of their times, behind one that is held
-        self._shown = set[int]()
+        self._shown = set[Any]()
 
     @staticmethod
     def _counted(constraint: syntax.Temporal, statuses: Mapping[str, Collection[str]]) -> tuple[str, frozenset[str]]:

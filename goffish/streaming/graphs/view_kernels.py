@@ -167,7 +167,7 @@ def _evaluate(row, formulas, state, net, vertex, made):
 def narrow(deltas, formulas, state, net, made):
     """Return what a query sees whose formulas depend on members of clusters.
 
-    Kinds of vertices above those of roles are those of other parts; kinds below 0 are moves of members, of which
+    Kinds from `formulas.first` on are those of other parts than roles; kinds below 0 are moves of members, of which
     `formulas.topics` has the part.
     """
     for row in range(deltas.kinds.size):
@@ -193,9 +193,12 @@ def narrow(deltas, formulas, state, net, made):
                 unlink(net.incoming, target, element)
             if state.truth[0, source] and state.truth[0, target]:
                 made = _copy(made, row, kind, element, source, target)
-        elif kind - EDGE_ON <= 2 * formulas.plain:
+        elif kind <= EDGE_ON + 2 * formulas.roles:
             part = (kind - EDGE_ON - 1) >> 1
             state.parts[part, element] = kind & 1
+        elif kind >= formulas.first:
+            part = formulas.roles + ((kind - formulas.first) >> 1)
+            state.parts[part, element] = (kind - formulas.first) & 1
         else:
             made = _copy(made, row, kind, element, source, target)
         if part >= 0:

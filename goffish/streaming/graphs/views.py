@@ -13,18 +13,30 @@ from goffish.streaming.graphs import view_kernels
 from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.syntax import CgqlError
-from goffish.streaming.graphs.clusters import values_of
-from goffish.streaming.graphs.pattern_kernels import EDGE_ON, VALUE
+from goffish.streaming.graphs.pattern_kernels import EDGE_ON
 from goffish.streaming.graphs.patterns import Deltas, Moves, Net, Numbers, Pattern, predicates_of
 from goffish.streaming.graphs.predicate_kernels import ALL, ANY, NOT, OFF, RENEWED
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Changes, State
-from goffish.streaming.graphs.updates import NONE, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX
+from goffish.streaming.graphs.updates import (
+    NONE,
+    REMOVE_EDGE,
+    REMOVE_VERTEX,
+    SET_EDGE,
+    SET_VERTEX,
+    TIME,
+    UNSET_EDGE,
+    UNSET_VERTEX,
+)
 from goffish.streaming.key_table import longer
 
 #: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
 END, EXPIRATION, BEGINNING, RECORD = 1, 2, 3, 4
+#: Changes of attributes of vertices and edges: set, removed, and removed with the element.
+_OPS_OF_VALUES = (SET_VERTEX, UNSET_VERTEX, REMOVE_VERTEX), (SET_EDGE, UNSET_EDGE, REMOVE_EDGE)
+#: Largest kind of a change.
+_MOST_KINDS = 127
 
 
 class Batch(NamedTuple):
@@ -64,6 +76,16 @@ class Batch(NamedTuple):
         return slice(*np.searchsorted(self.flips.programs, [program, program + 1]).tolist())
 
 
+class _Values(NamedTuple):
+    """Values of attributes: records, numbers among those that are measured, elements, kinds and bits."""
+
+    records: Numbers
+    at: Numbers
+    elements: Numbers
+    kinds: Kinds
+    bits: Bits
+
+
 class _Window(NamedTuple):
     """Edges that were seen within a span."""
 
@@ -90,8 +112,8 @@ class _Formulas(NamedTuple):
         Topics whose members the pattern follows.
     of_edges : bool
         Whether the first formula says anything.
-    plain : int
-        Parts that are no topics.
+    roles, first : int
+        Parts that are roles, and the kind of change of the first part that is neither a role nor a topic.
     """
 
     firsts: Numbers
@@ -100,7 +122,8 @@ class _Formulas(NamedTuple):
     topics: Numbers
     passes: NDArray[np.bool_]
     of_edges: bool
-    plain: int
+    roles: int
+    first: int
 
 
 class _Truth(NamedTuple):
@@ -137,13 +160,13 @@ class View:
         self._timers: tuple[Numbers, Numbers, int] = nothing, nothing, 0
         self.expirations = nothing
         self._programs: list[tuple[int, int]] = []
-        self._measured: list[int] = []
+        self._measured: tuple[list[int], list[int]] = [], []
         nodes, rest = _split([*predicates_of(query.where, "node", "vertex"), *pattern.narrowed])
         self._nodes = nodes  # of vertices whose edges are seen
         self._parts: list[list[syntax.Predicates]] = []
         mixed = []
         for number, role in enumerate(pattern.roles):
-            own, others = _split(predicates_of(query.arguments, role))
+            own, others = _split(pattern.predicates(role))
             if number < len(pattern.groups):  # the first topic is in place of vertices
                 others = others[1:] if others and isinstance(others[0], syntax.Member) else others
             self._parts.append([*own, *nodes] if role else [])
@@ -186,30 +209,43 @@ class View:
                 add(part)
             codes.append((ALL, len(parts) + (number > 0)))
             firsts.append(len(codes))
-        count, groups = len(self._parts), len(self._pattern.groups)
-        self.topics = (*self._pattern.groups, *filters)
+        pattern, count, groups = self._pattern, len(self._parts), len(self._pattern.groups)
+        first = pattern.first_value + len(pattern.measured) + len(pattern.measured_of_edges) + pattern.follows_times
+        if first + 2 * (count - len(pattern.roles)) > _MOST_KINDS:
+            raise CgqlError("too many predicates beside members of clusters; use fewer", self._query.at)
+        self.topics = (*pattern.groups, *filters)
         return _Formulas(
             np.array(firsts), np.array([code for code, _ in codes], np.int8),
             np.array([at if at >= 0 else count - 1 - at for _, at in codes]),
             np.array([-1] * groups + [count + at for at in range(len(filters))]),
-            np.array([one is not None for one in self._pattern.groups] + [False] * len(filters), np.bool_),
-            bool(formulas[0]), count,
+            np.array([one is not None for one in pattern.groups] + [False] * len(filters), np.bool_),
+            bool(formulas[0]), len(pattern.roles), first,
         )  # fmt: skip
 
     def bind(self, vertices: Predicates, edges: Predicates) -> None:
         """Add the predicates of this query to those of all."""
         query, pattern = self._query, self._pattern
         try:
-            self._measured = [self._encoder.name(name) for name in pattern.measured]
+            self._measured = (
+                [self._encoder.name(name) for name in pattern.measured],
+                [self._encoder.name(name) for name in pattern.measured_of_edges],
+            )
         except InputError as error:
             raise CgqlError(str(error), query.at) from None
+        roles, others = len(pattern.roles), 0 if self._formulas is None else self._formulas.first
         self._programs = [
-            (vertices.add(parts), EDGE_ON + 1 + 2 * number) for number, parts in enumerate(self._parts)
-        ]  # fmt: skip
+            (vertices.add(parts), EDGE_ON + 1 + 2 * number if number < roles else others + 2 * (number - roles))
+            for number, parts in enumerate(self._parts)
+        ]
         if pattern.sees_edges:
             parts = [*predicates_of(query.where, "edge"), *predicates_of(query.arguments, "edge")]
             ends = vertices.add(self._nodes) if self._nodes else -1
-            self._programs.append((-1 - edges.add(parts, ends, renewed=self._window is not None), 0))
+            renewed = self._window is not None or pattern.follows_times
+            self._programs += [(-1 - edges.add(parts, ends, renewed=renewed), 0)]
+            self._programs += [
+                (-1 - edges.add(parts), EDGE_ON + 1 + 2 * (roles + number))
+                for number, parts in enumerate(pattern.edge_roles)
+            ]
 
     def programs(self, vertices: int) -> list[int]:
         """Return the numbers of the predicates of this query, those of edges after those of the vertices."""
@@ -219,10 +255,15 @@ class View:
         """Whether it sees anything of a batch, beside members of clusters."""
         if self._timers[2] and self._timers[0][0] <= batch.until:
             return True
-        if self._pattern.measured and len(batch.changes.ops):
+        if self._follows_values and len(batch.changes.ops):
             return True
         rows = map(batch.rows, self.programs(len(state.vertices)))
         return any(one.start < one.stop for one in rows)
+
+    @property
+    def _follows_values(self) -> bool:
+        pattern = self._pattern
+        return bool(pattern.measured or pattern.measured_of_edges or pattern.follows_times)
 
     def first(self, batch: Batch, state: State, moves: Mapping[str, Moves]) -> Deltas:
         """Return all that it sees as the query begins."""
@@ -233,17 +274,23 @@ class View:
         return self._see(batch, state, moves, self._changed_values)
 
     def _see(
-        self, batch: Batch, state: State, moves: Mapping[str, Moves], values: Callable[[Batch, State], Deltas]
+        self, batch: Batch, state: State, moves: Mapping[str, Moves], values: Callable[[Batch, State], _Values]
     ) -> Deltas:
-        deltas = self._flips(batch, state)
-        more = [values(batch, state)] if self._pattern.measured else []
-        for number, topic in enumerate(self.topics):
+        parts = [self._flips(batch, state)]
+        if self._follows_values:
+            found = values(batch, state)
+            if self._pattern.follows_times:
+                found = _joined([found, self._times(batch, state)])
+            # Elements have their values when they appear, and until they are gone.
+            rows, gone = self._values(found, batch), found.kinds == NONE
+            parts = [Deltas._make(one[~gone] for one in rows), *parts, Deltas._make(one[gone] for one in rows)]
+        for number, topic in enumerate(self.topics):  # clusters follow what they depend on
             if topic is not None and len(moves[topic].vertices):
-                more.append(moves[topic].deltas(number))
-        if more:
-            # What predicates depend on comes first within a tick; members follow.
-            columns: Any = zip(deltas, *more, strict=True)
-            merged = Deltas._make(np.concatenate(parts) for parts in columns)
+                parts.append(moves[topic].deltas(number))
+        deltas = parts[0]
+        if len(parts) > 1:
+            columns: Any = zip(*parts, strict=True)
+            merged = Deltas._make(map(np.concatenate, columns))
             order = np.lexsort((merged.asns, merged.phases, merged.times))
             deltas = Deltas._make(column[order] for column in merged)
         return deltas if self._formulas is None else self._narrow(self._formulas, deltas, state)
@@ -302,7 +349,7 @@ class View:
         had = self._truth.parts.shape[1]
         if vertices > had:
             filters = int(np.count_nonzero(formulas.topics >= 0))
-            parts = np.zeros((formulas.plain + filters, vertices), np.bool_)
+            parts = np.zeros((len(self._parts) + filters, vertices), np.bool_)
             truth = np.zeros((len(formulas.firsts) - 1, vertices), np.bool_)
             stack = np.zeros(len(formulas.codes), np.bool_)
             # Without members, vertices can satisfy that they are none; those of roles must exist.
@@ -321,36 +368,54 @@ class View:
             deltas.begins[rows],
         )  # fmt: skip
 
-    def _first_values(self, batch: Batch, state: State) -> Deltas:
-        attributes, rows = state.graph.of_vertices, np.array(self._measured, np.intp)
-        if len(batch.times):
-            rows = rows[:0]  # it begins before these records, which the graph already has
-        at, vertices = (one.astype(np.int64) for one in np.nonzero(attributes.kinds[rows] != NONE))
-        kinds, bits = attributes.kinds[rows[at], vertices], attributes.bits[rows[at], vertices]
-        nothing = np.zeros_like(at)
-        return self._values(at, vertices, (kinds, bits), nothing, nothing)
+    def _first_values(self, batch: Batch, state: State) -> _Values:
+        """Return the values of attributes that are measured."""
+        found, graph, first = [], state.graph, 0
+        for attributes, names in zip((graph.of_vertices, graph.of_edges), self._measured, strict=True):
+            rows = np.array(names, np.intp)
+            if len(batch.times):
+                rows = rows[:0]  # it begins before these records, which the graph already has
+            at, elements = (one.astype(np.int64) for one in np.nonzero(attributes.kinds[rows] != NONE))
+            kinds, bits = attributes.kinds[rows[at], elements], attributes.bits[rows[at], elements]
+            found.append(_Values(np.zeros(len(at), np.int64), at + first, elements, kinds, bits))
+            first += len(names)  # attributes of edges are numbered after those of vertices
+        return _joined(found)
 
-    def _changed_values(self, batch: Batch, state: State) -> Deltas:
+    def _changed_values(self, batch: Batch, state: State) -> _Values:
         """Return values that were set, or that are gone."""
-        changes = batch.changes
-        of_vertices = np.isin(changes.ops, (SET_VERTEX, UNSET_VERTEX))
-        gone = changes.ops == REMOVE_VERTEX
-        rows = [np.flatnonzero(of_vertices & (changes.names == name) | gone) for name in self._measured]
-        at = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
-        every = np.concatenate(rows)
-        records = changes.records[every]
-        times = batch.times[records] if len(batch.times) else records
-        values = changes.kinds[every], changes.bits[every]
-        return self._values(at, changes.elements[every], values, times, records + batch.asn)
+        changes, found, first = batch.changes, [], 0
+        for ops, names in zip(_OPS_OF_VALUES, self._measured, strict=True):
+            set_or_not, gone = np.isin(changes.ops, ops[:2]), changes.ops == ops[2]
+            rows = [np.flatnonzero(set_or_not & (changes.names == name) | gone) for name in names]
+            at = np.repeat(first + np.arange(len(rows)), [len(one) for one in rows])
+            every = np.concatenate([np.zeros(0, np.int64), *rows])
+            columns = changes.records, changes.elements, changes.kinds, changes.bits
+            records, elements, kinds, bits = (column[every] for column in columns)
+            found.append(_Values(records, at, elements, kinds, bits))
+            first += len(names)
+        return _joined(found)
 
-    @staticmethod
-    def _values(at: Numbers, vertices: Numbers, values: tuple[Kinds, Bits], times: Numbers, asns: Numbers) -> Deltas:
-        """Return values by the number of their attribute among those that are measured."""
-        codes, numbers = values_of(*values)
+    def _times(self, batch: Batch, state: State) -> _Values:
+        """Return the times when edges that the query sees were seen."""
+        kinds = [kind for _, kind in self._programs]
+        program = self.programs(len(state.vertices))[kinds.index(0)]
+        flips = batch.flips.take(batch.rows(program))
+        flips = flips.take(flips.states != OFF)
+        at = np.full(len(flips.states), sum(map(len, self._measured)))
+        return _Values(flips.records, at, flips.elements, np.full(len(at), TIME, np.int8), flips.seen)
+
+    def _values(self, values: _Values, batch: Batch) -> Deltas:
+        codes, numbers = self._pattern.encoded(values.kinds, values.bits)
+        times = batch.times[values.records] if len(batch.times) else values.records
         return Deltas(
-            (VALUE + at).astype(np.int8), vertices, codes.astype(np.int64), numbers, times, np.full(len(at), RECORD),
-            asns, np.ones(len(at), np.bool_),
+            (self._pattern.first_value + values.at).astype(np.int8), values.elements, codes.astype(np.int64), numbers,
+            times, np.full(len(times), RECORD), values.records + batch.asn, np.ones(len(times), np.bool_),
         )  # fmt: skip
+
+
+def _joined(parts: list[_Values]) -> _Values:
+    columns: Any = zip(*parts, strict=True)
+    return _Values._make(map(np.concatenate, columns))
 
 
 def _has_members(part: Any) -> bool:

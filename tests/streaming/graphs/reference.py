@@ -25,6 +25,8 @@ RANKS = {
 }  # fmt: skip
 PRESENT = {"CREATED", "SPLIT", "REACHABLE", "ENTERED", "MATCHED", "RAISED", "EVOLVED", "JOINED"}
 TRACK_S, HORIZON_S = 24 * 3600.0, 3600.0
+#: Of patterns, by their text.
+AUTOMORPHISMS: dict[str, list[tuple[list[str], list[int]]]] = {}
 
 
 class Event(NamedTuple):
@@ -89,11 +91,13 @@ class Graph:
 
 
 def compares(left: Any, operator: str, right: Any) -> bool:
-    """Whether a value compares; a list if any element does, or all of them for ``!=``."""
+    """Whether values compare; lists if any of their elements do, or all of them for ``!=``."""
     if left is None or right is None:
         return False
     if isinstance(left, list):
         return (all if operator == "!=" else any)(compares(one, operator, right) for one in left)
+    if isinstance(right, list):
+        return (all if operator == "!=" else any)(compares(left, operator, one) for one in right)
     kinds = ["bool" if isinstance(one, bool) else "text" if isinstance(one, str) else "number" for one in (left, right)]
     if kinds[0] != kinds[1] or (kinds[0] == "bool" and operator not in ("=", "!=")):
         return False
@@ -657,7 +661,10 @@ def motifs(query: syntax.Query, view: View, clusters: Any) -> set[Any]:
                 parts[name].append(node.predicates)
         edges += zip(ends, ends[1:], path.edges, strict=False)
     found = set()
-    alike = automorphisms(names, parts, edges, comparisons)
+    text = ", ".join(map(str, query.arguments))
+    if text not in AUTOMORPHISMS:
+        AUTOMORPHISMS[text] = automorphisms(names, parts, edges, comparisons)
+    alike = AUTOMORPHISMS[text]
     for vertices in bindings(names, parts, edges, view, clusters):
         for chosen in edge_bindings(edges, vertices, view, clusters):
             bound = {n: view.vertices[v] for n, v in vertices.items()}

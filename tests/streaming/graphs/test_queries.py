@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import networkx as nx
 import pytest
 
 import goffish as gf
@@ -14,9 +16,7 @@ from goffish.errors import InputError, JobError
 from tests.streaming.graphs.examples import EXAMPLES
 from tests.streaming.graphs.notation import record
 from tests.streaming.graphs.reference import Event, Reference
-from tests.streaming.graphs.test_reference import shown, steps
-
-SOME = tuple(name for name in EXAMPLES if name not in ("TRIANGLES", "PAYMENTS", "RANKED"))
+from tests.streaming.graphs.test_reference import COUNTS, QUERIES, digest, shown, steps, stream
 
 
 class Followed:
@@ -38,8 +38,9 @@ class Followed:
             if "cluster" in given:
                 key, values = given.pop("cluster"), self.of_cluster(topic, row["status"], given)
             else:
-                values = {name: given.pop(name) for name in ("hops", "degree") if name in given}
-                key = tuple(given.values()) if len(given) > 1 else next(iter(given.values()))
+                values = {name: given.pop(name) for name in list(given) if name in VALUES}
+                parts = [tuple(one) if isinstance(one, list) else one for one in given.values()]
+                key = tuple(parts) if len(parts) > 1 else parts[0]
             self.events.append(Event(row["time"].timestamp(), topic, row["status"], key, values, row["initial"]))
 
     def of_cluster(self, topic: str, status: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -55,6 +56,7 @@ class Followed:
         }  # fmt: skip
 
 
+VALUES = {"hops", "degree", "rank", "score"}
 FIELDS = {"offset", "time", "status", "released", "initial", "reason", "event_id"}
 
 
@@ -62,7 +64,7 @@ FIELDS = {"offset", "time", "status", "released", "initial", "reason", "event_id
 TICK = 1e-6
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_worked_examples(name: str) -> None:
     """Breaks when an event differs in its time, status, key, values or order from the specification."""
     example = EXAMPLES[name]
@@ -126,6 +128,38 @@ def some_records(rng: random.Random, count: int) -> Iterator[dict[str, Any]]:
 LABELS = [*(f"v{n}" for n in range(8)), 3, 20, "w"]
 
 
+def some_motif(rng: random.Random, predicates: Callable[[bool], str]) -> str:
+    """Return a random pattern: a tree of two to five vertices, with more edges, predicates and comparisons."""
+    count = rng.choice([2, 2, 3, 3, 3, 3, 4, 4, 5])
+    ends = [(rng.randrange(at), at) for at in range(1, count)]
+    ends += [tuple(rng.sample(range(count), 2)) for _ in range(rng.choice([0, 0, 1, 1, 2, 6]))]  # type: ignore[misc]
+    alike = rng.random() < 0.5  # so that there are automorphisms
+    ends, edges, shown = ends[:6], list[str](), set[int]()
+    for number, (a, b) in enumerate(ends):
+        parts = []
+        for vertex in (a, b):
+            given = ":" + predicates(False) if not alike and vertex not in shown and rng.random() < 0.4 else ""
+            shown.add(vertex)
+            parts.append(f"(n{vertex}{given})")
+        named = f"e{number}" + (":" + predicates(True) if not alike and rng.random() < 0.3 else "")
+        arrow = rng.choice([f"-[{named}]->", f"<-[{named}]-", f"-[{named}]-"] if not alike else ["-->", "--"])
+        edges.append(arrow.join(parts))
+    of_vertices = [f"n{at}" for at in range(count)]
+    of_edges = [] if alike else [f"e{at}" for at in range(len(ends))]
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        one, other = rng.choices([*of_vertices, *of_edges], k=2)
+        operator = rng.choice(["=", "!=", "<", "<=", ">", ">="])
+        name = rng.choice(["x", "y", "tags", "type", "id"])
+        if rng.random() < 0.3:
+            edges.append(f"{one}.{name} {operator} {rng.choice(['2', 'a', 'true'])}")
+        elif rng.random() < 0.2 and len(of_edges) > 1:
+            one, other = rng.sample(of_edges, 2)
+            edges.append(f"{one}.time {operator} {other}.time")
+        else:
+            edges.append(f"{one}.{name} {operator} {other}.{rng.choice([name, name, 'x'])}")
+    return f"Motif({', '.join(edges)})"
+
+
 def some_query(rng: random.Random, topic: str, others: dict[str, str]) -> str:
     """Return a random query, which may name another one."""
     other = rng.choice(list(others)) if others and rng.random() < 0.7 else None
@@ -134,7 +168,7 @@ def some_query(rng: random.Random, topic: str, others: dict[str, str]) -> str:
         clusters = other
     named = False
 
-    def predicates(*, edges: bool = False) -> str:
+    def predicates(edges: bool = False) -> str:
         nonlocal named
         parts = [
             "x < 3", "x >= 1.5", "y != a", "has(y)", "NOT (x = 1)", "type = a OR x = 2", "tags = b", "tags != c",
@@ -160,26 +194,30 @@ def some_query(rng: random.Random, topic: str, others: dict[str, str]) -> str:
         *rng.sample(["node.x < 3", "node.y != a"], rng.randrange(2)),
     ]
     pattern = rng.choice([
-        f"Component({', '.join(more)})", f"Cluster({', '.join([*conditions, *more])})",
-        f"Reach(source:{predicates()}, sink:{predicates()}{hops}{direction})",
+        f"Component({', '.join(more)})", f"Cluster({', '.join([*conditions, *more])})", some_motif(rng, predicates),
+        some_motif(rng, predicates), f"Reach(source:{predicates()}, sink:{predicates()}{hops}{direction})",
         f"Reach(source:{predicates()}, sink:{predicates()}{hops}{direction})",
         f"Neighbourhood(center:{predicates()}, hops: {rng.randrange(1, 4)}{direction})",
-        f"Match(vertex:{predicates()})", f"Match(edge:{predicates(edges=True)})",
+        f"Match(vertex:{predicates()})", f"Match(edge:{predicates(True)})",
         f"Degree(vertex:{predicates()}, degree {rng.choice(['>', '>=', '=', '!=', '<', '<='])} {rng.randrange(4)}"
         f"{direction}{rng.choice(['', ', clear: 1'])}{rng.choice(['', ', distinct: true'])})",
     ])  # fmt: skip
     if clusters is not None and rng.random() < 0.3:
         pattern, named = f"Evolved({clusters})", True
+    elif other is None and rng.random() < 0.2:
+        pattern = f"Centrality(measure: {rng.choice(['degree', 'pagerank'])}, top: {rng.randrange(1, 7)})"
     length = rng.choice(["", "", f" FOR {rng.randrange(1, 60)}s"])
     window = rng.choice(["", "", f" WINDOW {rng.randrange(1, 30)}s"])
     constraints = []
     if rng.random() < 0.5:
-        constraints.append(f"edge:{predicates(edges=True)}")
+        constraints.append(f"edge:{predicates(True)}")
     if rng.random() < 0.5:
         constraints.append(f"node:{predicates()}")
     if pattern.startswith("Evolved"):
         constraints += rng.sample(measures, rng.randrange(3))
     every = rng.choice(["", "", f" EMIT EVERY {rng.randrange(2, 15)}s"])
+    if "pagerank" in pattern:
+        every, other = " EMIT EVERY 7s", None
     if other is not None and rng.random() < 0.4:
         named = True
         constraints.append(
@@ -229,12 +267,50 @@ def test_random_queries(seeds: range) -> None:
         live.feed([{"t": 1000 + TICK, "op": "heartbeat"}])
         reference.advance(1000)
         for topic, text in zip((*topics, "late"), (*queries.values(), late), strict=True):
-            found = [shown(one) for one in followed.events if one.topic == topic]
+            found = [shown(plain(one)) for one in followed.events if one.topic == topic]
             expected = [shown(plain(one)) for one in reference.events if one.topic == topic]
             assert found == expected, f"seed {seed}: {texts}; {late}"
             assert live.events(topic)["offset"].to_pylist() == list(range(len(found)))
             if not any(word in text for word in ("SUCCEEDS", "PREDATES", "Evolved")):
                 check_fold(live, topic, found)
+
+
+@pytest.mark.parametrize("seed", COUNTS)
+def test_golden_streams(seed: int) -> None:
+    """Breaks when an event of any pattern differs from the specification."""
+    live = gf.stream.LiveGraph(lateness=TICK)
+    followed = Followed(live)
+    live.feed([{"t": 0, "op": "heartbeat"}, {"t": TICK, "op": "heartbeat"}])
+    followed.submit(QUERIES, {})
+    live.feed(stream(seed))
+    live.feed([{"t": 400 + TICK, "op": "heartbeat"}])
+    count, expected, some = COUNTS[seed]
+    found = Counter(f"{one.topic} {one.status}" for one in followed.events)
+    assert {name: found[name] for name in some} == some
+    assert len(followed.events) == count and digest(followed.events) == expected
+
+
+@pytest.mark.parametrize("measure", ["degree", "pagerank"])
+def test_scores(measure: str) -> None:
+    """Breaks when scores or their order differ from those of NetworkX after edges have come and gone."""
+    live, rng, edges = gf.stream.LiveGraph(lateness=0), random.Random(1), dict[int, tuple[int, int]]()
+    live.submit(f"DETECT Centrality(measure: {measure}, top: 20) EMIT EVERY 100s AS best")
+    for t in range(1, 3000):
+        gone = next(iter(edges)) if len(edges) > 700 else None
+        if gone is not None:
+            del edges[gone]
+            live.feed([{"t": t, "op": "-e", "id": gone}])
+            continue
+        edges[t] = int(rng.paretovariate(0.7)) % 300, rng.randrange(300)
+        live.feed([{"t": t, "op": "+e", "id": t, "src": edges[t][0], "dst": edges[t][1]}])
+    live.feed([{"t": 3000, "op": "heartbeat"}])
+    graph: Any = (nx.MultiDiGraph if measure == "degree" else nx.DiGraph)(list(edges.values()))
+    graph.add_nodes_from(live.vertices["id"].to_pylist())
+    scores = dict(graph.degree) if measure == "degree" else nx.pagerank(graph, tol=1e-14, max_iter=1000)
+    expected = sorted(scores, key=lambda v: (-round(scores[v], 9), v))[:20]
+    found = sorted(live.answers("best").to_pylist(), key=lambda row: row["rank"])
+    assert [row["vertex"] for row in found] == expected
+    assert max(abs(row["score"] - scores[row["vertex"]]) for row in found) < 1e-9
 
 
 def plain(event: Event) -> Event:
@@ -251,7 +327,7 @@ def check_fold(live: gf.stream.LiveGraph, topic: str, found: list[str]) -> None:
     def key(row: dict[str, Any]) -> tuple[str, ...]:
         if "cluster" in row:
             return (str(row["cluster"]),)
-        return tuple(str(value) for name, value in row.items() if name not in FIELDS | {"hops", "degree"})
+        return tuple(str(value) for name, value in row.items() if name not in FIELDS | VALUES)
 
     opened = set[tuple[str, ...]]()
     for row in live.events(topic).to_pylist():
@@ -291,7 +367,6 @@ def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("DETECT Motif((a)-->(b))", "pattern Motif: not available yet; choose from Cluster, Component, Degree"),
         ("DETECT Match(edge:{}) SINCE 5h", "SINCE 5h: not available yet; accepted is FOR"),
         ("DETECT Match(edge:{time > soon})", 'time > "soon": accepted are seconds and texts such as'),
         ("DETECT Match(edge:{}) WITH (limit = 5)", "WITH limit: not available yet"),

@@ -70,6 +70,8 @@ PATTERNS = {
     "Centrality": Pattern((), ("top",), choices={"measure": ("degree", "pagerank")}, required=("measure", "top")),
     "Match": Pattern(("vertex", "edge")),
 }
+#: Columns of all events, and of those of motifs.
+COLUMNS = ("offset", "time", "status", "released", "initial", "reason", "event_id", "edges")
 #: Options, and what they are.
 _OPTIONS = {
     "initial": "true or false", "clock": "event or wall", "tz": "a text", "track": "a span such as 24h",
@@ -211,7 +213,7 @@ class _Query:
         if isinstance(one, syntax.NamedValue):
             return self._named_value(one, accepted)
         if pattern.takes == "paths":
-            return self._bind(one) if isinstance(one, syntax.Comparison) else self._path(one)
+            return self._compared(one) if isinstance(one, syntax.Comparison) else self._path(one)
         if pattern.takes == "topic" and isinstance(one, syntax.Name) and isinstance(one.operand, syntax.Reference):
             return one
         if pattern.takes == "measures" and not isinstance(one, syntax.Name | syntax.Path):
@@ -344,6 +346,10 @@ class _Query:
                     if edge.variable in edges:
                         raise CgqlError(f"variable {edge.variable}: names two edges", edge.at)
                     edges.add(edge.variable)
+        for path in paths:
+            for node in path.nodes:
+                if node.variable in COLUMNS:
+                    raise CgqlError(f"variable {node.variable}: the name of a column of events; rename it", node.at)
         for name in edges & vertices.keys():
             raise CgqlError(f"variable {name}: names a vertex and an edge", paths[0].at)
         if len(vertices) > _MOST_VERTICES or len(links) > _MOST_EDGES:
@@ -363,6 +369,16 @@ class _Query:
         if reached != vertices.keys():
             raise CgqlError("Motif: the paths are not connected", paths[-1].at)
         return edges | {name for name in vertices if not name.startswith(" ")}
+
+    def _compared(self, one: syntax.Comparison) -> syntax.Comparison:
+        left = one.left
+        if isinstance(left, syntax.Aggregate) or len(left.names) < 2:
+            raise CgqlError(f"{left}: accepted are attributes of variables such as a.age", left.at)
+        if left.names[0] not in self._variables:
+            raise CgqlError(f"{left}: no such variable", left.at)
+        if isinstance(one.right, syntax.Span):
+            raise CgqlError(f"{one.right}: accepted are numbers, texts, true, false and attributes", one.at)
+        return replace(one, right=self._value(one.right))
 
     def _path(self, one: Any) -> syntax.Path:
         if not isinstance(one, syntax.Path):
