@@ -33,12 +33,12 @@ class Csr(NamedTuple):
         """Unsigned rows without weights, filled up to multiples of `stride` with arcs to a vertex n."""
         n = self.offsets.size - 1
         offsets, targets = np.zeros_like(self.offsets), np.empty(self.targets.size + (stride - 1) * n, np.uint32)
-        used = _pad_rows(self.offsets, self.targets, stride, offsets, targets)
+        used = pad_rows(self.offsets, self.targets, stride, offsets, targets)
         return Csr(offsets.view(np.uint64), targets[:used])
 
 
 @kernel
-def _pad_rows(offsets: Any, targets: Any, stride: int, new_offsets: Any, new_targets: Any) -> int:
+def pad_rows(offsets: Any, targets: Any, stride: int, new_offsets: Any, new_targets: Any) -> int:
     n = offsets.size - 1
     end = 0
     for v in range(n):

@@ -63,12 +63,12 @@ def local_components(
     a larger parent and one ascending pass numbers the components.
     """
     component = np.empty(offsets.size - 1, targets.dtype)
-    count = _local_components(offsets, targets, cell, symmetric, component)
+    count = number_components(offsets, targets, cell, symmetric, component)
     return component, int(count)
 
 
 @kernel
-def _local_components(offsets: Any, targets: Any, cell: Any, symmetric: bool, parent: Any) -> int:
+def number_components(offsets: Any, targets: Any, cell: Any, symmetric: bool, parent: Any) -> int:
     n = offsets.size - 1
     for v in range(n):
         parent[v] = v

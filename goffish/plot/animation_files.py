@@ -269,7 +269,7 @@ def page(found: Animation) -> str:
     """
     expect(found, Animation, "found", "expected the result of goffish.plot.animation.animate")
     style, script = _part("page.css"), _part("page.js")
-    shapes = {marker: _shape(marker, found.radius) for marker in MARKERS}
+    shapes = {marker: shape(marker, found.radius) for marker in MARKERS}
     data = {
         "timesteps": found.timesteps.tolist(),
         "states": [[state.text, state.colour, state.marker] for state in found.states],
@@ -279,9 +279,9 @@ def page(found: Animation) -> str:
         "changes": _changes(found.shown),
     }
     return Template(_part("page.html")).substitute(
-        title=_safe(found.title), about=_safe(found.about), style=style, script=script, style_hash=digest(style),
-        script_hash=digest(script), stage=_stage(found, shapes), key_name=_safe(found.key.name), key=_key(found),
-        first=str(found.timesteps[0]), last=str(found.timesteps.size - 1), status=_safe(found.told[0]),
+        title=safe(found.title), about=safe(found.about), style=style, script=script, style_hash=digest(style),
+        script_hash=digest(script), stage=_stage(found, shapes), key_name=safe(found.key.name), key=_key(found),
+        first=str(found.timesteps[0]), last=str(found.timesteps.size - 1), status=safe(found.told[0]),
         data=as_json(data),
     )  # fmt: skip
 
@@ -290,7 +290,7 @@ def _part(name: str) -> str:
     return (resources.files("goffish.plot") / "animation_page" / name).read_text(encoding="utf-8").rstrip("\n")
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     # External text may contain lone surrogates, which cannot be encoded.
     return html.escape(text.encode("utf-8", "replace").decode())
 
@@ -302,7 +302,7 @@ def _changes(shown: Any) -> list[list[list[int]]]:
     return [[which.tolist(), states[which].tolist()] for which, states in zip(rows, shown, strict=True)]
 
 
-def _shape(marker: str, radius: float) -> str:
+def shape(marker: str, radius: float) -> str:
     """A marker around the origin as the path of an SVG, with the area of a circle of this radius."""
     r = round(radius, 2)
     if marker == "o":
@@ -319,7 +319,7 @@ def _stage(found: Animation, shapes: dict[str, str]) -> str:
     at = [f"{x:g},{y:g}" for x, y in places.tolist()]
     dense = float(np.clip(600 / max(found.src.size, 1), 0.25, 1.0))
     lines = [
-        f'<svg id="stage" viewBox="0 0 {found.width:g} {found.height:g}" role="img" aria-label="{_safe(found.title)}">',
+        f'<svg id="stage" viewBox="0 0 {found.width:g} {found.height:g}" role="img" aria-label="{safe(found.title)}">',
         '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
         '<path d="M0,0L8,4L0,8z"/></marker></defs>',
         f'<g id="edges" stroke-width="{0.4 + 0.6 * dense:.2f}" stroke-opacity="{0.3 + 0.4 * dense:.2f}">',
@@ -328,13 +328,13 @@ def _stage(found: Animation, shapes: dict[str, str]) -> str:
     ]
     for label, where, code in zip(found.labels, at, found.shown[0].tolist(), strict=True):
         state = found.states[code]
-        told = _safe(f"{label}: {state.text}")
+        told = safe(f"{label}: {state.text}")
         lines.append(
             f'<path transform="translate({where})" d="{shapes[state.marker]}" fill="{state.colour}">'
             f"<title>{told}</title></path>"
         )
     lines.append(f'</g>\n<g id="labels" font-size="{FONT:g}">')
-    lines += [f'<text x="{x:.1f}" y="{found.height - y:.1f}">{_safe(text)}</text>' for text, x, y in found.written]
+    lines += [f'<text x="{x:.1f}" y="{found.height - y:.1f}">{safe(text)}</text>' for text, x, y in found.written]
     return "\n".join([*lines, "</g>\n</svg>"])
 
 
@@ -360,8 +360,8 @@ def _key(found: Animation) -> str:
     from matplotlib.colors import to_hex
 
     items = [
-        f'<li><svg viewBox="-8 -8 16 16" aria-hidden="true"><path d="{_shape(marker, 6.0)}" fill="{to_hex(colour)}"/>'
-        f"</svg><span>{_safe(text)}</span></li>"
+        f'<li><svg viewBox="-8 -8 16 16" aria-hidden="true"><path d="{shape(marker, 6.0)}" fill="{to_hex(colour)}"/>'
+        f"</svg><span>{safe(text)}</span></li>"
         for text, colour, marker in found.key.legend
     ]
     listed = "\n".join(["<ul>", *items, "</ul>"]) if items else ""

@@ -770,23 +770,20 @@ def _identify(forest, rules, keys, made, observation):
 
 
 @kernel
-def _end_observation(forest, rules, keys, made, moves, observation):
-    _end(forest)
-    if not _is_quiet(forest, rules):
-        made = _observe(forest, rules, keys, made, observation)
-    if rules.follows:
-        moves = _report_moves(forest, moves, observation)
-    _settle(forest)
-    return made, moves
-
-
-@kernel
 def clusters(deltas, forest, rules, keys, made, moves, observation, whole):
     """Follow clusters of vertices (the first role), of which some contain certain vertices (the second one)."""
-    for i in range(deltas.kinds.size):
-        if deltas.begins[i]:
-            made, moves = _end_observation(forest, rules, keys, made, moves, observation)
+    for i in range(deltas.kinds.size + whole):
+        over = i == deltas.kinds.size
+        if over or deltas.begins[i]:  # in one place, as it is large
+            _end(forest)
+            if not _is_quiet(forest, rules):
+                made = _observe(forest, rules, keys, made, observation)
+            if rules.follows:
+                moves = _report_moves(forest, moves, observation)
+            _settle(forest)
             observation += 1
+        if over:
+            break
         kind, element = deltas.kinds[i], deltas.elements[i]
         if kind == EDGE_ON:
             _add_edge(forest, element, deltas.sources[i], deltas.targets[i])
@@ -800,6 +797,4 @@ def clusters(deltas, forest, rules, keys, made, moves, observation, whole):
             _set_contained(forest, element, kind == EDGE_ON + 4)
         else:
             _set_value(forest, kind - VALUE, element, deltas.sources[i], deltas.targets[i])
-    if whole:
-        made, moves = _end_observation(forest, rules, keys, made, moves, observation)
     return made, moves

@@ -267,10 +267,13 @@ def forget(state, time, track):
 @kernel
 def evolved(deltas, state, rules, made, observation, whole):
     """Follow groups of vertices, of which some are seen (the first role), and which exist (the second one)."""
-    for i in range(deltas.kinds.size):
-        if deltas.begins[i]:
+    for i in range(deltas.kinds.size + whole):
+        over = i == deltas.kinds.size
+        if over or deltas.begins[i]:  # in one place, as it is large
             made = _observe(state, rules, made, observation)
             observation += 1
+        if over:
+            break
         kind, element = deltas.kinds[i], deltas.elements[i]
         state.counts[_TIME] = deltas.times[i]
         if kind < 0:
@@ -279,6 +282,4 @@ def evolved(deltas, state, rules, made, observation, whole):
             _follow_edge(state, element, deltas.sources[i], deltas.targets[i], kind == EDGE_ON)
         else:
             _change(state, kind, element, deltas.sources[i], deltas.targets[i])
-    if whole:
-        made = _observe(state, rules, made, observation)
     return made

@@ -86,19 +86,19 @@ def _observe_matches(current, held, ends, touched, found, observation):
 @kernel
 def match(deltas, current, held, ends, touched, found, observation, whole):
     """Follow elements, and the ends of edges; return what is touched and found."""
-    for i in range(deltas.kinds.size):
-        if deltas.begins[i]:
+    for i in range(deltas.kinds.size + whole):
+        over = i == deltas.kinds.size
+        if over or deltas.begins[i]:  # in one place, as it is large
             if touched[2]:
                 found = _observe_matches(current, held, ends, touched, found, observation)
                 touched = touched[0], touched[1], 0
             observation += 1
+        if over:
+            break
         current[deltas.elements[i]] = deltas.kinds[i] & 1
         if ends.size:
             ends[deltas.elements[i]] = deltas.sources[i] * _ROW + deltas.targets[i]
         touched = touch(touched, deltas.elements[i], 0)
-    if whole and touched[2]:
-        found = _observe_matches(current, held, ends, touched, found, observation)
-        touched = touched[0], touched[1], 0
     return touched, found
 
 
@@ -159,12 +159,15 @@ def _observe_degrees(degrees, chosen, held, rule, touched, found, observation):
 @kernel
 def degree(deltas, net, degrees, chosen, held, rule, touched, found, observation, whole):
     """Follow degrees; return what is touched and found."""
-    for i in range(deltas.kinds.size):
-        if deltas.begins[i]:
+    for i in range(deltas.kinds.size + whole):
+        over = i == deltas.kinds.size
+        if over or deltas.begins[i]:
             if touched[2]:
                 found = _observe_degrees(degrees, chosen, held, rule, touched, found, observation)
                 touched = touched[0], touched[1], 0
             observation += 1
+        if over:
+            break
         kind, element = deltas.kinds[i], deltas.elements[i]
         if kind > EDGE_ON:
             chosen[element] = kind & 1
@@ -179,9 +182,6 @@ def degree(deltas, net, degrees, chosen, held, rule, touched, found, observation
             net.sources[element], net.targets[element] = u, v
             link(net.outgoing, u, element)
             link(net.incoming, v, element)
-    if whole and touched[2]:
-        found = _observe_degrees(degrees, chosen, held, rule, touched, found, observation)
-        touched = touched[0], touched[1], 0
     return touched, found
 
 
@@ -470,8 +470,9 @@ def distances(deltas, net, state, rule, touched, made, observation, whole):
     Sources and sinks are groups of vertices: each vertex for itself, or the members of a cluster.
     """
     found, listed, ends = made
-    for i in range(deltas.kinds.size):
-        if deltas.begins[i]:
+    for i in range(deltas.kinds.size + whole):
+        over = i == deltas.kinds.size
+        if over or deltas.begins[i]:
             if touched[2]:
                 found, listed, ends = _observe_hops(state, rule, touched, found, listed, ends, observation)
                 touched = touched[0], touched[1], 0
@@ -479,6 +480,8 @@ def distances(deltas, net, state, rule, touched, made, observation, whole):
                 _free_rows(state)
                 state.counts[0] = 0
             observation += 1
+        if over:
+            break
         kind, element = deltas.kinds[i], deltas.elements[i]
         comes = kind & 1 == 1
         if kind < 0 or kind > EDGE_ON:
@@ -499,19 +502,10 @@ def distances(deltas, net, state, rule, touched, made, observation, whole):
         for row in range(state.used.size):
             if not (state.used[row] and state.seeds[row]):
                 continue
-            if rule.sides & OUTGOING:
-                touched = _follow_arc(
-                    net, state.hops, row, state.sinks, rule, u, v, comes, state.losing, touched
-                )  # fmt: skip
-            if rule.sides & INCOMING:
-                touched = _follow_arc(
-                    net, state.hops, row, state.sinks, rule, v, u, comes, state.losing, touched
-                )  # fmt: skip
-    if whole:
-        if touched[2]:
-            found, listed, ends = _observe_hops(state, rule, touched, found, listed, ends, observation)
-            touched = touched[0], touched[1], 0
-        if state.counts[0]:
-            _free_rows(state)
-            state.counts[0] = 0
+            for side in range(2):
+                if rule.sides >> side & 1:
+                    one, other = (u, v) if side == 0 else (v, u)
+                    touched = _follow_arc(
+                        net, state.hops, row, state.sinks, rule, one, other, comes, state.losing, touched
+                    )
     return touched, (found, listed, ends)
