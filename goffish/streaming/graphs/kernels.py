@@ -7,7 +7,8 @@ import numpy as np
 from goffish.kernels.compile import kernel
 from goffish.streaming.batches import LAST
 from goffish.streaming.graphs.predicate_kernels import (
-    ID,
+    EVERYTHING,
+    NEW,
     begin_vertex,
     follow_edge,
     follow_vertex,
@@ -25,6 +26,7 @@ from goffish.streaming.graphs.updates import (
     REMOVE_VERTEX,
     SET_EDGE,
     SET_VERTEX,
+    UNSET_EDGE,
     UNSET_VERTEX,
 )
 
@@ -277,9 +279,9 @@ def _follow(graph, watches, changes, begin, end, flips, at):
     for i in range(begin, end):
         op, element, record = changes.ops[i], changes.elements[i], changes.records[i]
         if op == ADD_VERTEX:
-            at = follow_vertex(graph, watches, element, ID - 1, record, flips, at)
+            at = follow_vertex(graph, watches, element, NEW, record, flips, at)
         elif op == ADD_EDGE:
-            at = follow_edge(graph, watches, element, ID - 1, record, flips, at)
+            at = follow_edge(graph, watches, element, NEW, record, flips, at)
         elif op == REMOVE_VERTEX:
             at = lose_vertex(graph, watches, element, record, flips, at)
         elif op == REMOVE_EDGE:
@@ -292,15 +294,27 @@ def _follow(graph, watches, changes, begin, end, flips, at):
 
 
 @kernel(allocates=False)
-def most_changes(graph, records, update):
-    """Return how many changes an update can make, and how many edges it can concern."""
-    most, edges = 3 + records.first_values[update + 1] - records.first_values[update], 1
-    if records.ops[update] in (REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX, ADD_VERTEX):
-        vertex = records.elements[update]
-        edges = graph.outgoing.sizes[vertex] + graph.incoming.sizes[vertex]
-        if records.ops[update] == REMOVE_VERTEX:
-            most += edges
-    return most, edges
+def most_changes(graph, watches, records, update):
+    """Return how many changes an update can make, and how many flips of predicates."""
+    op, values = records.ops[update], records.first_values[update + 1] - records.first_values[update]
+    vertices, edges = watches.vertices, watches.edges
+    most, of_vertices, of_edges, flips = 3 + values, 0, 0, 0
+    if op in (ADD_VERTEX, SET_VERTEX, UNSET_VERTEX, REMOVE_VERTEX):
+        vertex, of_vertices = records.elements[update], 1 + values
+        for adjacency in (graph.outgoing, graph.incoming):
+            degree = adjacency.sizes[vertex]
+            if op == REMOVE_VERTEX:
+                most += degree
+                for i in range(degree):
+                    flips += edges.counts[adjacency.pool[adjacency.starts[vertex] + i]]
+            # Edges whose ends must satisfy a predicate are evaluated again with each value.
+            flips += degree * edges.depending * of_vertices
+    elif op in (ADD_EDGE, SET_EDGE, UNSET_EDGE, REMOVE_EDGE):
+        of_vertices, of_edges = 2 if op == ADD_EDGE else 0, 3 + values
+        if op == ADD_EDGE and edges.depending:
+            for vertex in (records.sources[update], records.targets[update]):
+                flips += (graph.outgoing.sizes[vertex] + graph.incoming.sizes[vertex] + 1) * edges.depending
+    return most, flips + of_vertices * vertices.ends.size + of_edges * edges.ends.size
 
 
 @kernel(allocates=False)
@@ -311,11 +325,11 @@ def apply_updates(graph, records, of_updates, keys, watches, begin, out, used, c
     flips of predicates, and `used` how many there are of both.
     """
     changes, flips = out
-    predicates = watches.vertices.ends.size + watches.edges.ends.size
+    some = watches.vertices.ends.size + watches.edges.ends.size > 0
     for update in range(begin, records.ops.size):
         op, record = records.ops[update], of_updates[update]
-        most, edges = most_changes(graph, records, update)
-        if used[0] + most > changes.ops.size or used[1] + (most + edges) * predicates > flips.states.size:
+        most, most_flips = most_changes(graph, watches, records, update)
+        if used[0] + most > changes.ops.size or used[1] + most_flips > flips.states.size:
             return update
         if op == ADD_EDGE and not (
             _fits(graph.outgoing, records.sources[update]) and _fits(graph.incoming, records.targets[update])
@@ -323,7 +337,7 @@ def apply_updates(graph, records, of_updates, keys, watches, begin, out, used, c
             return update
         at = used[0]
         used[0] = _apply(graph, records, keys, update, record, changes, at, counts)
-        if predicates:
+        if some:
             used[1] = _follow(graph, watches, changes, at, used[0], flips, used[1])
             edge = records.elements[update]
             if op == ADD_EDGE and graph.edges.seen[edge] == records.times[record]:
@@ -345,5 +359,5 @@ def follow_all(graph, watches, flips, begin):
         if edge < 0 and graph.vertices[element]:
             at = begin_vertex(graph, watches, element, flips, at)
         elif edge >= 0 and graph.edges.alive[edge]:
-            at = follow_edge(graph, watches, edge, ID - 1, 0, flips, at)
+            at = follow_edge(graph, watches, edge, EVERYTHING, 0, flips, at)
     return vertices + graph.edges.alive.size, at

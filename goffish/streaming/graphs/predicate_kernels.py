@@ -12,6 +12,8 @@ TRUE, COMPARE, HAS, NOT, ALL, ANY = range(6)
 EQUAL, DIFFERENT, LESS, AT_MOST, MORE, AT_LEAST = range(6)
 #: In place of the number of an attribute: the id of an element, and when an edge was last seen.
 ID, SEEN = -2, -1
+#: In place of an attribute: that an element is new and has none, and everything.
+NEW, EVERYTHING = ID - 1, ID - 2
 #: What has become of an element for a predicate.
 OFF, ON, RENEWED = range(3)
 
@@ -149,6 +151,7 @@ def _set_vertex(graph, watches, program, vertex, found, record, flips, at):
     if vertices.truth[program, vertex] == found:
         return at
     vertices.truth[program, vertex] = found
+    vertices.counts[vertex] += 1 if found else -1
     at = _write(flips, at, record, program, vertex, found, -1, -1, 0)
     for other in range(edges.ends.size):
         if edges.ends[other] != program:
@@ -173,6 +176,7 @@ def _follow_edge(graph, watches, program, edge, record, flips, at):
     if watch.truth[program, edge] == found:
         return at
     watch.truth[program, edge] = found
+    watch.counts[edge] += 1 if found else -1
     return _write(
         flips, at, record, watches.vertices.ends.size + program, edge, found, source, target, edges.seen[edge]
     )
@@ -180,19 +184,27 @@ def _follow_edge(graph, watches, program, edge, record, flips, at):
 
 @kernel(allocates=False)
 def _count(watch, name):
-    """Return how many predicates mention an attribute; all of them for a name below `ID`."""
+    """Return how many predicates are to be evaluated as an attribute has changed."""
     if name < ID:
-        return watch.ends.size
+        return watch.births.size if name == NEW else watch.ends.size
     at = name - ID
     return watch.firsts[at + 1] - watch.firsts[at] if at + 1 < watch.firsts.size else 0
 
 
 @kernel(allocates=False)
+def _program(watch, name, i):
+    """Return one of these predicates."""
+    if name < ID:
+        return watch.births[i] if name == NEW else i
+    return watch.mentions[watch.firsts[name - ID] + i]
+
+
+@kernel(allocates=False)
 def follow_vertex(graph, watches, vertex, name, record, flips, at):
-    """Evaluate the predicates for a vertex that mention an attribute; all of them for a name below `ID`."""
+    """Evaluate the predicates for a vertex that mention an attribute, or those for `NEW` or `EVERYTHING`."""
     watch = watches.vertices
     for i in range(_count(watch, name)):
-        program = i if name < ID else watch.mentions[watch.firsts[name - ID] + i]
+        program = _program(watch, name, i)
         found = holds(
             watch.programs, program, graph.of_vertices, watches.tables.vertices, vertex, 0, watches.tables,
             watches.stack,
@@ -211,16 +223,17 @@ def begin_vertex(graph, watches, vertex, flips, at):
             watches.stack,
         )  # fmt: skip
         if watch.truth[program, vertex]:
+            watch.counts[vertex] += 1
             at = _write(flips, at, 0, program, vertex, ON, -1, -1, 0)
     return at
 
 
 @kernel(allocates=False)
 def follow_edge(graph, watches, edge, name, record, flips, at):
-    """Evaluate the predicates for an edge that mention an attribute; all of them for a name below `ID`."""
+    """Evaluate the predicates for an edge that mention an attribute, or those for `NEW` or `EVERYTHING`."""
     watch = watches.edges
     for i in range(_count(watch, name)):
-        program = i if name < ID else watch.mentions[watch.firsts[name - ID] + i]
+        program = _program(watch, name, i)
         at = _follow_edge(graph, watches, program, edge, record, flips, at)
     return at
 
@@ -228,19 +241,23 @@ def follow_edge(graph, watches, edge, name, record, flips, at):
 @kernel(allocates=False)
 def lose_vertex(graph, watches, vertex, record, flips, at):
     """Note that no predicate holds for a vertex that is gone."""
-    for program in range(watches.vertices.ends.size):
+    program = 0
+    while watches.vertices.counts[vertex]:
         at = _set_vertex(graph, watches, program, vertex, False, record, flips, at)
+        program += 1
     return at
 
 
 @kernel(allocates=False)
 def lose_edge(watches, edge, source, target, record, flips, at):
     """Note that no predicate holds for an edge that is gone."""
-    watch = watches.edges
-    for program in range(watch.ends.size):
+    watch, program = watches.edges, 0
+    while watch.counts[edge]:
         if watch.truth[program, edge]:
             watch.truth[program, edge] = False
+            watch.counts[edge] -= 1
             at = _write(flips, at, record, watches.vertices.ends.size + program, edge, OFF, source, target, 0)
+        program += 1
     return at
 
 
@@ -248,7 +265,7 @@ def lose_edge(watches, edge, source, target, record, flips, at):
 def renew_edge(graph, watches, edge, record, flips, at):
     """Report that an edge for which predicates hold was seen again."""
     watch, edges = watches.edges, graph.edges
-    for program in range(watch.ends.size):
+    for program in range(watch.ends.size if watch.counts[edge] else 0):
         if watch.renewed[program] and watch.truth[program, edge]:
             at = _write(
                 flips, at, record, watches.vertices.ends.size + program, edge, RENEWED, edges.sources[edge],

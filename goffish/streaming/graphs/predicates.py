@@ -71,7 +71,13 @@ class Watch(NamedTuple):
         For edges: whether it is reported when an edge is seen again.
     firsts, mentions : arrays
         Programs by the attribute that they mention; `SEEN` and `ID` come first.
+    births : array
+        Programs to be evaluated for elements that are new: the others hold for none without attributes.
+    depending : int
+        Programs of edges whose ends must satisfy one.
     truth : bool array, shape (programs, elements)
+    counts : int32 array, shape (elements,)
+        How many programs hold for an element.
     """
 
     programs: Programs
@@ -79,7 +85,10 @@ class Watch(NamedTuple):
     renewed: NDArray[np.bool_]
     firsts: NDArray[np.int64]
     mentions: NDArray[np.int64]
+    births: NDArray[np.int64]
+    depending: int
     truth: NDArray[np.bool_]
+    counts: NDArray[np.int32]
 
 
 class Tables(NamedTuple):
@@ -202,7 +211,9 @@ class Predicates:
             Programs(firsts, *(c.astype(t) for c, t in zip(columns, types, strict=True))),
             np.array(self._ends, np.int64), np.array(self._renewed, np.bool_),
             np.cumsum([0, *map(len, mentioned)]), np.array([n for one in mentioned for n in sorted(one)], np.int64),
-            np.zeros((len(self), elements), np.bool_),
+            np.array([number for number, codes in enumerate(self._codes) if _holds_at_once(codes)], np.int64),
+            sum(one >= 0 for one in self._ends), np.zeros((len(self), elements), np.bool_),
+            np.zeros(elements, np.int32),
         )  # fmt: skip
 
     def _compile(self, part: syntax.Predicate, codes: list[tuple[Any, ...]]) -> None:
@@ -274,3 +285,19 @@ def _instruction(
     moment: int = FIRST,
 ) -> tuple[Any, ...]:  # fmt: skip
     return code, name, operator, kind, bits, number, moment
+
+
+def _holds_at_once(codes: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether a predicate can hold for an element that is new, and has no attributes."""
+    stack: list[bool] = []
+    for code, name, _, _, count, *_ in codes:
+        if code in (COMPARE, HAS) and name < 0:
+            return True  # it depends on the id or the time
+        if code == NOT:
+            stack.append(not stack.pop())
+        elif code in (ALL, ANY):
+            parts = [stack.pop() for _ in range(count)]
+            stack.append(all(parts) if code == ALL else any(parts))
+        else:
+            stack.append(code == TRUE)
+    return stack[0]

@@ -181,12 +181,11 @@ class State:
                 outgoing=pooled(graph.outgoing, int(records.sources[update])),
                 incoming=pooled(graph.incoming, int(records.targets[update])),
             )
-        most, edges = kernels.most_changes(graph, records, update)
+        most, most_flips = kernels.most_changes(graph, self._watches, records, update)
         if used[0] + most > len(changes.ops):
             changes = Changes._make(longer(column, used[0], 2 * len(column) + most) for column in changes)
-        most = (most + edges) * (len(self.vertices) + len(self.edges))
-        if used[1] + most > len(flips.states):
-            flips = Flips._make(longer(column, used[1], 2 * len(column) + most) for column in flips)
+        if used[1] + most_flips > len(flips.states):
+            flips = Flips._make(longer(column, used[1], 2 * len(column) + most_flips) for column in flips)
         return changes, flips
 
     @property
@@ -235,7 +234,10 @@ class State:
         )
         sizes = len(self.graph.vertices), len(self.graph.edges.alive)
         self._watched = tuple(  # type: ignore[assignment]
-            one._replace(truth=_wide(one.truth, size)) for one, size in zip(self._watched, sizes, strict=True)
+            one._replace(
+                truth=_wide(one.truth, size), counts=longer(one.counts, len(one.counts), max(size, len(one.counts)))
+            )
+            for one, size in zip(self._watched, sizes, strict=True)
         )
 
     def table(self, *, edges: bool) -> pa.Table:
