@@ -151,7 +151,7 @@ def test_a_full_disk(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Path.open
 
     def full(path: Path, *arguments: Any, **more: Any) -> Any:
-        return opened(Path("/dev/full"), "w") if path.name == "paths.jsonl" else opened(path, *arguments, **more)
+        return opened(Path("/dev/full") if path.name == "paths.jsonl" else path, *arguments, **more)
 
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(JobError, match=r"--out out: cannot be written \(No space left on device\)"):

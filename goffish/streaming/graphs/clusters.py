@@ -128,6 +128,7 @@ class Cluster(Pattern):
     statuses = ("DISAPPEARED", "MERGED", "SPLIT", "CREATED", "GROWN", "JOINED", "PARTED")
     closing, opening, presence = 2, frozenset([2, 3]), frozenset([2, 3, 5])
     columns, dtype = ("cluster",), object
+    kept = ("_forest",)
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -235,6 +236,15 @@ class Cluster(Pattern):
 
     def vertices(self, key: int, value: Any) -> frozenset[int]:
         return frozenset(value.members.tolist())
+
+    def slots(self, keys: Numbers, values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        nothing = np.zeros(0, np.int64)
+        return np.concatenate([nothing, *(one.members for one in values)]), nothing
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        forest = self._forest
+        return np.flatnonzero(forest.is_moved | (forest.component >= 0) | (forest.leaves != 0)), forest.moved[:0]
 
 
 class Component(Cluster):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, OUTGOING
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Adjacency, arrow_column, fitted, no_adjacency
+from goffish.streaming.graphs.trees import alike
 from goffish.streaming.key_table import KeyTable, longer
 
 #: Bytes and sources of one query.
@@ -150,6 +151,8 @@ class Pattern(ABC):
     #: Arguments with predicates on vertices.
     roles: tuple[str, ...] = ()
     sees_edges: bool = True
+    #: Attributes that are the state: named tuples, arrays and numbers.
+    kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, query: syntax.Query) -> None:
         self._arguments: dict[str, Any] = {
@@ -186,6 +189,39 @@ class Pattern(ABC):
     def vertices(self, key: int, value: Any) -> frozenset[int]:
         """Return the vertices that an event is about."""
         return frozenset([key])
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state, for `install`."""
+        keys, olds, count = self._space.touched
+        touched = keys[:count], olds[:count], count  # what follows is no state
+        return {name: getattr(self, name) for name in self.kept} | {"touched": touched}
+
+    def install(self, saved: Mapping[str, Any]) -> None:
+        """Take the place of another pattern of the same query.
+
+        Raises
+        ------
+        ValueError
+            The state is of something else.
+        """
+        names = {"touched": self._space.touched} | {name: getattr(self, name) for name in self.kept}
+        if saved.keys() != names.keys():
+            raise ValueError(f"it has {', '.join(saved)}, and not {', '.join(names)}")
+        for name, now in names.items():
+            if not alike(saved[name], now):
+                raise ValueError(f"{name} has another form")
+            setattr(self._space if name == "touched" else self, name, saved[name])
+
+    def slots(self, keys: Numbers, values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        """Return the vertices and edges that keys and values consist of."""
+        parts = np.concatenate([np.zeros(0, np.int64), *self.parts(keys)])
+        return (parts[:0], parts) if self.of_edges else (parts, parts[:0])
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        """Return the vertices and edges of answers that were touched since the last observation."""
+        keys, _, count = self._space.touched
+        return self.slots(keys[:count], keys[:0])
 
     def _table(self, encoder: Encoder) -> KeyTable:
         return encoder.edges if self.of_edges else encoder.vertices
@@ -227,6 +263,7 @@ class Match(Pattern):
     """Vertices or edges that satisfy a predicate."""
 
     statuses, columns = ("UNMATCHED", "MATCHED"), ("id",)
+    kept = ("_current", "_held", "_ends")
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -254,6 +291,10 @@ class Match(Pattern):
     def vertices(self, key: int, value: Any) -> frozenset[int]:
         return frozenset([value >> 32, value & _LOW]) if self.of_edges else frozenset([key])
 
+    def slots(self, keys: Numbers, values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        vertices, edges = super().slots(keys, values)
+        return (np.concatenate([values >> 32, values & _LOW]) if self.of_edges else vertices), edges
+
 
 class DegreeRule(NamedTuple):
     """Which degrees count, and when an answer opens and stays."""
@@ -271,6 +312,7 @@ class Degree(Pattern):
     """Vertices with some number of edges."""
 
     statuses, columns, value, roles = ("CLEARED", "RAISED"), ("vertex",), "degree", ("vertex",)
+    kept = ("_net", "_degrees", "_chosen", "_held")
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -345,6 +387,7 @@ class Reach(Pattern):
 
     statuses, columns, value = ("UNREACHABLE", "REACHABLE"), ("source", "sink"), "hops"
     roles: tuple[str, ...] = ("source", "sink")
+    kept = ("_net", "_state")
     _direction = "out"
 
     def __init__(self, query: syntax.Query) -> None:

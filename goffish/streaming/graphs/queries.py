@@ -37,6 +37,7 @@ from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.graphs.temporal import Occurrence, Temporal
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
+from goffish.streaming.graphs.trees import alike
 from goffish.streaming.graphs.updates import NONE, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX
 from goffish.streaming.key_table import longer
 
@@ -47,6 +48,8 @@ _PATTERNS: dict[str, type[Pattern]] = {
     "Cluster": Cluster, "Component": Component, "Degree": Degree, "Match": Match, "Neighbourhood": Neighbourhood,
     "Reach": Reach,
 }  # fmt: skip
+#: Attributes of a query that are its state, beside those of its pattern and topic.
+_KEPT = ("_window", "_timers", "_observation", "_last", "_end", "begun")
 #: Takes the topic and its new events.
 Take = Callable[[str, pa.Table], None]
 
@@ -259,6 +262,48 @@ class Query:
             return True
         rows = map(batch.rows, self.programs(len(state.vertices)))
         return any(one.start < one.stop for one in rows)
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state, for `install`."""
+        times, edges, count = self._timers
+        return {name: getattr(self, name) for name in _KEPT} | {
+            "_timers": (times[:count], edges[:count], count),
+            "pattern": self._pattern.saved(), "topic": self.topic.saved(),
+            "temporal": None if self._temporal is None else self._temporal.saved(),
+        }  # fmt: skip
+
+    def install(self, saved: dict[str, Any]) -> None:
+        """Take the place of another query of the same text.
+
+        Raises
+        ------
+        ValueError
+            The state is of something else.
+        """
+        for name in _KEPT:
+            if not alike(saved[name], getattr(self, name)):
+                raise ValueError(f"{self.topic.name}: {name} has another form")
+            setattr(self, name, saved[name])
+        self._pattern.install(saved["pattern"])
+        self.topic.install(saved["topic"])
+        if self._temporal is not None:
+            self._temporal.install(saved["temporal"])
+
+    @property
+    def slots(self) -> tuple[Numbers, Numbers]:
+        """Return the vertices and edges that the state refers to, beside those that exist."""
+        pattern = self._pattern
+        found = [pattern.touched, *(pattern.slots(events.keys, events.values) for events in self.topic.kept)]
+        if self._temporal is not None:
+            events, vertices, shown = self._temporal.subjects
+            values = np.empty(len(events), pattern.dtype)
+            values[:] = [one.value for one in events]
+            found.append(pattern.slots(np.array([one.key for one in events], np.int64), values))
+            found.append(pattern.slots(np.array(sorted(shown), np.int64), values[:0]))
+            more = vertices.union(*(one.vertices for one in events))
+            found.append((np.array(sorted(more), np.int64), np.zeros(0, np.int64)))
+        of_vertices, of_edges = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return of_vertices, of_edges
 
     def _see(self, batch: Batch, state: State) -> Deltas:
         """Return what this query sees, until the time of the batch."""
@@ -474,6 +519,31 @@ class Queries:
         if now > FIRST:
             self._begin(list(new), Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, now), now)
         return list(new)
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        return [(str(one), one.saved()) for one in self.all.values()], list(self._running)
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of other queries.
+
+        Raises
+        ------
+        InputError, ValueError
+            The state is of something else.
+        """
+        queries, running = saved
+        for text, one in queries:
+            [checked] = check(parse(text), {}, self._checked)
+            query = Query(checked, self._encoder, self._most, self.all)
+            query.install(one)
+            self.all[checked.topic], self._checked[checked.topic] = query, checked.query
+        self._running = {topic: self.all[topic] for topic in running}
+        self._state.watch(*self._predicates(list(self._running.values())), ())
+
+    def take(self, topic: str, take: Take) -> None:
+        """Pass events of a topic to a function from now on."""
+        self._takes[topic] = take
 
     def cancel(self, topic: str, now: int) -> None:
         """End a query.

@@ -55,26 +55,26 @@ class _Earlier:
 
     def __init__(self, constraint: syntax.Temporal) -> None:
         self._constraint = constraint
-        self._known: deque[tuple[int, frozenset[int]]] = deque()
+        self.known: deque[tuple[int, frozenset[int]]] = deque()
 
     def note(self, event: Occurrence) -> None:
         """Remember an event if it can count."""
         constraint = self._constraint
-        if constraint.within is None and not constraint.shares and len(self._known) == constraint.count:
+        if constraint.within is None and not constraint.shares and len(self.known) == constraint.count:
             return  # only the first ones matter
         if constraint.within is not None:
-            while self._known and self._known[0][0] < event.stamp[0] - constraint.within.micros:
-                self._known.popleft()
-        if len(self._known) == _MOST:
+            while self.known and self.known[0][0] < event.stamp[0] - constraint.within.micros:
+                self.known.popleft()
+        if len(self.known) == _MOST:
             raise JobError(f"limit: {constraint} needs more than {_MOST:,} events of the topic; give WITHIN")
-        self._known.append((event.stamp[0], event.vertices))
+        self.known.append((event.stamp[0], event.vertices))
 
     def allows(self, event: Occurrence) -> bool:
         """Whether enough events came before one."""
         constraint, time = self._constraint, event.stamp[0]
         begin = -LAST if constraint.within is None else time - constraint.within.micros
         count = 0
-        for other, vertices in self._known:
+        for other, vertices in self.known:
             count += begin <= other < time and not (constraint.shares and vertices.isdisjoint(event.vertices))
             if count >= constraint.count:
                 return True
@@ -86,23 +86,23 @@ class _Held:
 
     def __init__(self, event: Occurrence, constraints: Sequence[syntax.Temporal]) -> None:
         self.event = event
-        self._missing = [one.count for one in constraints]
+        self.missing = [one.count for one in constraints]
         spans = [_HORIZON if one.within is None else one.within.micros for one in constraints]
-        self._until = [event.stamp[0] + span for span in spans]
+        self.until = [event.stamp[0] + span for span in spans]
         self._constraints = constraints
 
     @property
     def last(self) -> int:
         """Time at which it is dropped."""
-        return min(until for until, missing in zip(self._until, self._missing, strict=True) if missing > 0)
+        return min(until for until, missing in zip(self.until, self.missing, strict=True) if missing > 0)
 
     def takes(self, at: int, other: Occurrence) -> bool:
         """Whether it is published after another event."""
         constraint = self._constraints[at]
         shares = not constraint.shares or not other.vertices.isdisjoint(self.event.vertices)
-        if self.event.stamp[0] < other.stamp[0] <= self._until[at] and shares:
-            self._missing[at] -= 1
-        return max(self._missing) <= 0
+        if self.event.stamp[0] < other.stamp[0] <= self.until[at] and shares:
+            self.missing[at] -= 1
+        return max(self.missing) <= 0
 
 
 class Temporal:
@@ -124,6 +124,26 @@ class Temporal:
         self._held: list[_Held] = []
         self._ready: list[Occurrence] = []  # in the order of their times, behind one that is held
         self._shown = set[int]()
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        held = [(one.event, tuple(one.missing), tuple(one.until)) for one in self._held]
+        return [list(one.known) for _, one in self._earlier], held, self._ready, self._shown
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of another one of the same query."""
+        known, held, self._ready, self._shown = saved
+        for (_, one), events in zip(self._earlier, known, strict=True):
+            one.known.extend(events)
+        for event, missing, until in held:
+            self._held.append(_Held(event, self._later))
+            self._held[-1].missing, self._held[-1].until = list(missing), list(until)
+
+    @property
+    def subjects(self) -> tuple[list[Occurrence], set[int], set[int]]:
+        """Events that are held back, vertices of events that are remembered, and keys of events that were published."""
+        vertices = {vertex for _, one in self._earlier for _, some in one.known for vertex in some}
+        return [*(one.event for one in self._held), *self._ready], vertices, self._shown
 
     @staticmethod
     def _counted(constraint: syntax.Temporal, statuses: Mapping[str, Collection[str]]) -> tuple[str, frozenset[str]]:

@@ -52,6 +52,15 @@ class Events(NamedTuple):
         stamps, released = (Stamps._make(column[chosen] for column in part) for part in self[:2])
         return Events(stamps, released, *(column[chosen] for column in self[2:]))
 
+    @classmethod
+    def joined(cls, parts: list[Events]) -> Events:
+        """Return events one after the other."""
+        columns: list[Any] = [
+            Stamps._make(map(np.concatenate, zip(*(part[at] for part in parts), strict=True))) for at in (0, 1)
+        ]
+        columns += [np.concatenate([part[at] for part in parts]) for at in range(2, len(cls._fields))]
+        return cls(*columns)
+
 
 class Topic:
     """Events of a query.
@@ -130,6 +139,19 @@ class Topic:
         tables = tables or [self._rows(empty, 0)]
         tables = list(_alike(tables))
         return pa.concat_tables(tables, promote_options="default")
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        sizes = np.array([len(one.keys) for one in self.kept], np.int64)
+        events = Events.joined(list(self.kept)) if len(sizes) else None
+        return events, sizes, self.first, self.count, self.closed
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of another topic of the same query."""
+        events, sizes, self.first, self.count, self.closed = saved
+        ends = np.cumsum(sizes).tolist()
+        for end, size in zip(ends, sizes.tolist(), strict=True):
+            self.kept.append(events.take(slice(end - size, end)))
 
     def answers(self, keys: Numbers, values: Numbers) -> pa.Table:
         """Return answers as a table, ordered by their keys."""
