@@ -69,7 +69,7 @@ def run_queries(
     report : callable
         Takes the text of a status line.
     state : str, optional
-        Folder of the live graph; a run goes on where an earlier one ended.
+        Folder of the live graph; a run resumes where an earlier one ended.
     retention : float
         Seconds of the log that are kept in it.
     as_document : bool
@@ -201,7 +201,7 @@ def tail_topic(topic: str, state: str, after: int | None, *, follow: bool, as_do
     from goffish.streaming.graphs.live import LiveGraph
 
     live = LiveGraph.reading(state)
-    at = live.first_event(topic) if after is None else after
+    at = live.first_event(topic) if after is None else after + 1
     with _Interrupt() as interrupt:
         try:
             while True:
@@ -240,8 +240,9 @@ def verify_state(state: str, *, as_document: bool) -> None:
     else:
         names = ["checkpoint", "entry", "result"]
         print_table(f"{state}: {len(found)} checkpoints", names, [[one[name] for name in names] for one in found])
-    if any(one["result"] not in ("same", "first") for one in found):
-        raise JobError(f"{state}: {sum(one['result'] not in ('same', 'first') for one in found)} checkpoints differ")
+    wrong = [one for one in found if one["result"] not in ("same", "first")]
+    if wrong:
+        raise JobError(f"{state}: {len(wrong)} of {len(found)} checkpoints are not what the log gives")
 
 
 def _report(live: LiveGraph, topics: Sequence[str], counts: dict[str, int], *, shown: bool, as_document: bool) -> None:

@@ -50,6 +50,7 @@ _FlowOrQueries = Annotated[
         help="Python file, with :NAME of the flow if it has several; or YAML file; or graph queries (.cgql).",
     ),
 ]
+STATE_HELP = "Folder of a live graph and its log; a run resumes where an earlier one ended."
 #: Heading of the options of graph queries.
 QUERIES = "Graph queries"
 _Param = Annotated[
@@ -87,9 +88,7 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
     stream.command("run", help="Run a flow until its sources end; Ctrl-C stops it and saves a checkpoint.")(_run)
     stream.command("worker", help="Run workers of a flow of another machine until it ends.")(run_agent)
     stream.command("check", help="Check a flow, and print its operators and channels.")(_check)
-    stream.command(
-        "tail", help="Print the events of a graph query, from the state of a run that goes on or has ended."
-    )(_tail)
+    stream.command("tail", help="Print the events of a graph query, from the state of a run.")(_tail)
     stream.command("answers", help="Print the current answers of a graph query, from the state of a run.")(_answers)
     stream.command("verify", help="Replay the log in the state of a run, and compare it with the checkpoints.")(_verify)
     stream.command("list", help="List running flows.")(_list)
@@ -221,7 +220,7 @@ def _run(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Folder of the graph and its log; the same command resumes a run that has ended.",
+            help=STATE_HELP,
             show_default="in memory",
             rich_help_panel=QUERIES,
         ),
@@ -400,7 +399,7 @@ def _print_scaling(result: Result, scaling: Scaling) -> None:
     ])  # fmt: skip
 
 
-_State = Annotated[str, typer.Option(metavar="DIR", help="Folder that the run has as --state.")]
+_State = Annotated[str, typer.Option(metavar="DIR", help=STATE_HELP)]
 _Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of a query.")]
 
 
@@ -409,9 +408,7 @@ def _tail(
     state: _State,
     after: Annotated[
         int | None,
-        typer.Option(
-            min=0, metavar="OFFSET", help="Number of the first event.", show_default="the first one that is kept"
-        ),
+        typer.Option(min=0, help="Print only events after this number.", show_default="all that are kept"),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more events; Ctrl-C ends.")] = False,
     json: Json = False,

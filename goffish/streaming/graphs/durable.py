@@ -20,8 +20,6 @@ from goffish.streaming.graphs import trees
 from goffish.streaming.graphs.engine import Options
 from goffish.streaming.journal import SEGMENTS, Entry, Journal, patiently, read_entries
 
-#: Forms of entries of the log.
-FEED, SUBMIT, CANCEL, END = 16, 17, 18, 19
 _MANIFEST, _LOG, _FORMAT, _VERSION = "live-graph.json", "log", "live graph", 1
 #: Bytes of a file of the log.
 _SEGMENT = 64 << 20
@@ -219,6 +217,11 @@ def read_log(path: Path, first: int) -> Iterator[tuple[int, int, Any]]:
         yield number, entry.form, trees.read(entry.payload, f"{path / _LOG}, entry {number:,}")
 
 
+def first_entry(path: Path) -> int:
+    """Return the number of the first entry of the log."""
+    return min((int(name.stem) for name in (path / _LOG).glob("*.journal")), default=0)
+
+
 class Folder:
     """The folder of a live graph, which one process uses at a time.
 
@@ -335,7 +338,7 @@ class Folder:
         older, begin = found[:1:-1], found[0].time - self._retention
         kept: list[Saved] = []
         for one, following in zip(older, [*older[1:], *found[1:2]], strict=False):
-            apart = _DAY if found[0].time - one.time > 30 * _DAY else _HOUR
+            apart = min(_DAY if found[0].time - one.time > 30 * _DAY else _HOUR, self._retention // 4)
             # Of those before the time that is kept, the last one is where its replay begins.
             if following.time > begin and (not kept or one.time >= kept[-1].time + apart):
                 kept.append(one)

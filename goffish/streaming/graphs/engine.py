@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,21 @@ from numpy.typing import NDArray
 from goffish.errors import CheckpointError, InputError
 from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs.attributes import Bits, Kinds
-from goffish.streaming.graphs.predicates import Flips
-from goffish.streaming.graphs.queries import Queries, Take
+from goffish.streaming.graphs.cgql.checks import Checked
+from goffish.streaming.graphs.cgql.syntax import CgqlError
+from goffish.streaming.graphs.predicates import Flips, Predicates
+from goffish.streaming.graphs.queries import Queries, Query, Take
 from goffish.streaming.graphs.records import Encoder, Records
 from goffish.streaming.graphs.sequencer import Released, Sequencer
 from goffish.streaming.graphs.state import Changes, State
-from goffish.streaming.graphs.updates import ADD_VERTEX, OPS, REMOVE_VERTEX, SET_VERTEX, TEXT, UNSET_VERTEX
+from goffish.streaming.graphs.times import Span
+from goffish.streaming.graphs.updates import ADD_VERTEX, LIST, OPS, REMOVE_VERTEX, SET_VERTEX, TEXT, UNSET_VERTEX
 from goffish.streaming.key_table import Keys, KeyTable
 
 #: Labels that have been in use at least, before those that are not in use any more are given up.
 _LEAST = 1 << 16
+#: Forms of entries of the log: records, queries, the end of a query, and the end of all records.
+FEED, SUBMIT, CANCEL, END = 16, 17, 18, 19
 _OF_VERTICES = (ADD_VERTEX, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX)
 Numbers = NDArray[np.int64]
 
@@ -126,7 +131,7 @@ class Arrival(NamedTuple):
         return tuple(map(_narrow, columns)), self.rejected, self.now
 
     @classmethod
-    def unpacked(cls, packed: tuple[Any, ...], encoder: Encoder) -> Arrival:
+    def unpacked(cls, packed: tuple[Any, ...], encoder: Encoder | None) -> Arrival:
         """Return what was packed, after a look at it.
 
         Raises
@@ -137,7 +142,8 @@ class Arrival(NamedTuple):
         columns, rejected, now = packed
         kinds = [np.int8 if name in ("ops", "kinds") else np.int64 for name in Records._fields]
         records = Records(*(_widened(column, kind) for column, kind in zip(columns, kinds, strict=True)))
-        _check(records, encoder)
+        if encoder is not None:
+            _check(records, encoder)
         return cls(records, int(rejected), float(now))
 
 
@@ -196,6 +202,12 @@ def _check(records: Records, encoder: Encoder) -> None:
     require((records.kinds >= 0) & (records.kinds <= TEXT + 2))
 
 
+class Past(Protocol):
+    """Returns a replica as of a time, and the entries of the log that follow: forms, what was added, and the rest."""
+
+    def __call__(self, time: int) -> tuple[Replica, Iterable[tuple[int, Added, Any]]] | None: ...
+
+
 class Engine:
     """The graph, the order of records, and the queries.
 
@@ -211,9 +223,17 @@ class Engine:
     queries : Queries
     counts : dict
         Numbers of records.
+    replicas : list of Replica
+        Of queries that have begun in the past.
+    limit : int
+        Records of later times are not applied.
     """
 
     def __init__(self, options: Options) -> None:
+        self.options = options
+        self.replicas: list[Replica] = []
+        self.limit = LAST
+        self.referred: tuple[Numbers, ...] = ()  # numbers of vertices, edges and texts that are not given up
         self.encoder = Encoder(options.streams, options.attributes)
         self.sequencer = Sequencer(options.lateness, options.idle / 1e6, -(-options.window // 64) * 64)
         self.state = State(self.encoder)
@@ -247,28 +267,97 @@ class Engine:
         """Apply all records that wait."""
         self._apply(self.sequencer.end(list(self.encoder.streams)))
 
-    def submit(self, text: str, parameters: Mapping[str, Any], take: Take | None) -> list[str]:
+    def submit(self, text: str, parameters: Mapping[str, Any], take: Take | None, past: Past | None) -> list[str]:
         """Register queries; return their topics."""
-        return self.queries.submit(text, parameters, take, self.now)
+        made: list[Replica] = []
+
+        def begin(start: int, given: list[tuple[Checked, Span | None]], take: Take | None) -> None:
+            found = None if past is None else past(start - 1)
+            if found is None:
+                duration = given[0][0].query.duration
+                assert duration is not None
+                what = "give the live graph a folder as state" if past is None else "the log does not go back that far"
+                raise CgqlError(f"{duration}: is in the past; {what}", duration.at)
+            replica, entries = found
+            replica.engine.queries.add(given, take, replica.engine.now, [])
+            for form, added, held in entries:
+                replica.follow(form, added, held)
+            made.append(replica)
+
+        topics = self.queries.submit(text, parameters, take, self.now, begin)
+        self.replicas += made
+        return topics
 
     def cancel(self, topic: str) -> None:
         """End a query."""
+        for replica in self.replicas:
+            if topic in replica.engine.queries.all:
+                replica.engine.cancel(topic)
+                return
         self.queries.cancel(topic, self.now)
 
+    @property
+    def topics(self) -> dict[str, Query]:
+        """All queries by topic."""
+        found = dict(self.queries.all)
+        for replica in self.replicas:
+            found |= replica.engine.queries.all
+        return found
+
+    def subscribe(self, topic: str, take: Take) -> None:
+        """Pass events of a topic to a function from now on."""
+        engines = (self, *(replica.engine for replica in self.replicas))
+        next(one for one in engines if topic in one.queries.all).queries.take(topic, take)
+
+    def deliver(self) -> None:
+        """Call the functions that take events."""
+        self.queries.deliver()
+        for replica in self.replicas:
+            replica.engine.queries.deliver()
+
     def _apply(self, records: Records) -> None:
+        """Apply records up to each time at which a query begins, and then the others."""
+        if len(records) and self.limit < LAST:
+            records = records.take(np.flatnonzero(records.times <= self.limit))
+        if len(records) and self._last == FIRST:
+            self.queries.resolve(int(records.times[0]))
+        until = self.sequencer.watermark
+        last = int(records.times[-1]) if len(records) else self._last
+        while (start := self.queries.next_start(last if until == LAST else until)) is not None:
+            places = np.arange(len(records))
+            before = int(np.searchsorted(records.times, start))
+            self._step(records.take(places[:before]), start - 1)
+            self.queries.begin_at(start)
+            records = records.take(places[before:])
+        self._step(records, until)
+
+    def _step(self, records: Records, until: int) -> None:
         changes, flips = Changes.empty(0), Flips.empty(0)
         if len(records):
             changes, flips = self.state.apply(records)
             self._last = int(records.times[-1])
         first = self.counts["applied"]
         self.counts["applied"] += len(records)
-        self.queries.step(changes, flips, records.times, first + 1, self.sequencer.watermark)
-        if any(map(self._is_due, self._tables, self._in_use)):
+        self.queries.step(changes, flips, records.times, first + 1, until)
+        if any(map(self._is_due, self.tables, self._in_use)):
             self._give_up()
 
     @property
-    def _tables(self) -> tuple[KeyTable, ...]:
+    def tables(self) -> tuple[KeyTable, ...]:
+        """Labels of vertices and edges, and texts."""
         return self.encoder.vertices, self.encoder.edges, self.encoder.values.texts
+
+    def leave_queries(self) -> None:
+        """Go on without the queries."""
+        self.replicas = []
+        self.queries = Queries(self.state, self.encoder, self.options.events)
+        self.state.watch(Predicates(self.encoder, edges=False), Predicates(self.encoder, edges=True), ())
+
+    def rest(self) -> None:
+        """Give up the graph, as no query follows it any more; their events remain."""
+        self.state = State(self.encoder)
+        self.queries.follow(self.state)
+        self.sequencer.end(list(self.encoder.streams))
 
     @staticmethod
     def _is_due(table: KeyTable, in_use: int) -> bool:
@@ -288,7 +377,9 @@ class Engine:
         for query in self.queries.all.values():
             for mask, slots in zip(used, query.slots, strict=False):
                 mask[slots] = True
-        for at, (table, mask) in enumerate(zip(self._tables, used, strict=True)):
+        for mask, slots in zip(used, self.referred, strict=False):
+            mask[slots[slots >= 0]] = True
+        for at, (table, mask) in enumerate(zip(self.tables, used, strict=True)):
             table.free(np.setdiff1d(table.slots_in_use, np.flatnonzero(mask), assume_unique=True))
             self._in_use[at] = table.used
 
@@ -296,10 +387,11 @@ class Engine:
         """Return all of it, for `install`."""
         encoder = self.encoder
         return {
-            "tables": tuple(table.saved() for table in self._tables), "lists": encoder.values.lists_from(0),
+            "tables": tuple(table.saved() for table in self.tables), "lists": encoder.values.lists_from(0),
             "names": list(encoder.names), "streams": list(encoder.streams), "sequencer": self.sequencer.saved(),
             "graph": self.state.saved(), "counts": self.counts, "last": self._last, "clock": self.clock,
             "in_use": list(self._in_use), "queries": self.queries.saved(),
+            "replicas": [(tuple(one.numbers), one.engine.saved()) for one in self.replicas],
         }  # fmt: skip
 
     def install(self, saved: dict[str, Any], name: str) -> None:
@@ -318,7 +410,7 @@ class Engine:
         """
         try:
             encoder = self.encoder
-            for table, one in zip(self._tables, saved["tables"], strict=True):
+            for table, one in zip(self.tables, saved["tables"], strict=True):
                 table.install(one)
             encoder.values.add_lists(*saved["lists"])
             for one in saved["names"]:
@@ -330,5 +422,102 @@ class Engine:
             self.counts, self._last, self._in_use = saved["counts"], saved["last"], saved["in_use"]
             self.clock = saved["clock"]
             self.queries.install(saved["queries"])
+            for numbers, one in saved["replicas"]:
+                replica = Replica(Engine(self.options), list(numbers))
+                replica.engine.install(one, name)
+                self.replicas.append(replica)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
             raise CheckpointError(f"{name}: is damaged ({error})") from None
+
+
+class Replica:
+    """An engine that follows the log of another one, with queries that began in the past.
+
+    Parameters
+    ----------
+    engine : Engine
+        As of an entry of that log.
+    numbers : list of array, optional
+        Of vertices, edges, texts, lists and names: by their number in the log, their number in the engine.
+    """
+
+    def __init__(self, engine: Engine, numbers: list[Numbers] | None = None) -> None:
+        self.engine = engine
+        encoder = engine.encoder
+        counts = (*(one.count for one in engine.tables), encoder.values.number_of_lists, len(encoder.names))
+        self.numbers = [np.arange(count) for count in counts] if numbers is None else numbers
+        engine.referred = tuple(self.numbers[:3])
+
+    def follow(self, form: int, added: Added, held: Any) -> None:
+        """Do what an entry of the log says, except for other queries.
+
+        Parameters
+        ----------
+        form : int
+        added : Added
+        held : Arrival
+            Of records.
+
+        Raises
+        ------
+        CheckpointError
+            The log is damaged.
+        """
+        if self._has_ended():
+            return
+        try:
+            self._number(added)
+            if form == FEED:
+                held = held._replace(records=self._renumbered(held.records))
+        except (IndexError, ValueError, InputError) as error:
+            raise CheckpointError(f"the log is damaged ({error})") from None
+        if form == FEED:
+            self.engine.take(held)
+        elif form == END:
+            self.engine.end()
+        if self._has_ended():
+            self.engine.rest()
+
+    def _has_ended(self) -> bool:
+        queries = self.engine.queries.all.values()
+        return bool(queries) and all(one.topic.closed is not None for one in queries)
+
+    def _number(self, added: Added) -> None:
+        encoder = self.engine.encoder
+        for at, keys in enumerate((added.vertices, added.edges, added.texts)):
+            if len(keys.slots):
+                self._set(at, keys.slots, self.engine.tables[at].slots(keys.labels()))
+        bits = added.bits.copy()
+        texts = added.kinds == TEXT
+        bits[texts] = self.numbers[2][bits[texts]]
+        self._set(
+            3, added.lists + np.arange(len(added.sizes)), encoder.values.add_lists(added.sizes, added.kinds, bits)
+        )
+        names = [encoder.name(name) for name in added.names]
+        self._set(4, added.first_name + np.arange(len(names)), np.array(names, np.int64))
+        for name in added.streams:
+            encoder.stream(name)
+        self.engine.referred = tuple(self.numbers[:3])
+
+    def _set(self, at: int, places: Numbers, numbers: Numbers) -> None:
+        known, size = self.numbers[at], int(places.max(initial=-1)) + 1
+        if size > len(known):
+            known = np.concatenate([known, np.full(max(size, 2 * len(known)) - len(known), -1)])
+        known[places] = numbers
+        self.numbers[at] = known
+
+    def _renumbered(self, records: Records) -> Records:
+        vertices, edges, texts, lists, names = self.numbers
+        of_vertices, bits = np.isin(records.ops, _OF_VERTICES), records.bits.copy()
+        elements = records.elements.copy()
+        for rows, known in ((of_vertices, vertices), (~of_vertices & (elements >= 0), edges)):
+            elements[rows] = known[elements[rows]]
+        ends = [column.copy() for column in (records.sources, records.targets)]
+        for column in ends:
+            column[column >= 0] = vertices[column[column >= 0]]
+        for kind, known in ((TEXT, texts), (LIST, lists)):
+            bits[records.kinds == kind] = known[bits[records.kinds == kind]]
+        new = {
+            "elements": elements, "sources": ends[0], "targets": ends[1], "names": names[records.names], "bits": bits
+        }  # fmt: skip
+        return Records(**(records._asdict() | new))

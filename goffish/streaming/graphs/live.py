@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 from goffish.errors import CheckpointError, InputError, JobError
 from goffish.graph.graph import Graph, from_edges
 from goffish.partial import local_path
-from goffish.streaming.batches import FIRST, LAST, moments
+from goffish.streaming.batches import FIRST, LAST, event_time, moments
 from goffish.streaming.graphs import durable
-from goffish.streaming.graphs.durable import CANCEL, END, FEED, SUBMIT, Folder, Saved, checkpoints, read_log
-from goffish.streaming.graphs.engine import Added, Arrival, Engine, Options
+from goffish.streaming.graphs import engine as engine_module
+from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
+from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.journal import Refused
 from goffish.streaming.windows import Duration, microseconds
@@ -159,15 +160,16 @@ class LiveGraph:
             found = self._engine.encoder.table(part) if is_table else self._engine.encoder.rows(part)
             arrival = Arrival(found.records, len(found.rejected), time.monotonic() - self._started)
             with self._whole():
-                self._log(FEED, arrival.packed(), len(found.records.ops))
+                added = self._log(FEED, arrival.packed(), len(found.records.ops))
                 begun = time.monotonic()
                 released = self._engine.take(arrival)
+                self._follow(FEED, added, arrival)
                 if self._folder is not None:
                     self._folder.policy.measure(len(found.records.ops), time.monotonic() - begun)
             late = [(place, "late: records of this time have been applied") for place in found.places[released.late]]
             for place, error in found.rejected + late:
                 self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
-            self._engine.queries.deliver()
+            self._engine.deliver()
             if self._folder is not None and self._folder.policy.is_due(time.monotonic()):
                 self.checkpoint()
         return len(self._engine.sequencer)
@@ -176,9 +178,10 @@ class LiveGraph:
         """Apply all records that wait, as no more will come. Later records are late."""
         self._check()
         with self._whole():
-            self._log(END, None)
+            added = self._log(END, None)
             self._engine.end()
-        self._engine.queries.deliver()
+            self._follow(END, added)
+        self._engine.deliver()
 
     def before_checkpoints(self, sync: Callable[[], None]) -> None:
         """Call a function before each checkpoint: to make durable what was written of the events before it.
@@ -238,7 +241,7 @@ class LiveGraph:
             raise InputError("refresh: only of a live graph that is for reading; see LiveGraph.reading")
         begun = self._next
         for number, form, held in read_log(self._read, begun):
-            replay(self._engine, form, held, f"{self._read}, entry {number:,} of the log")
+            replay(self._engine, form, held, self._read, number)
             self._next = number + 1
         return self._next > begun
 
@@ -318,10 +321,19 @@ class LiveGraph:
         self._torn = ""
         self._mark = Added.mark(self._engine.encoder)
 
-    def _log(self, form: int, tree: Any, updates: int = 0) -> None:
-        """Write what is to be done to the log, with the labels and names that are new."""
-        if self._folder is not None:
-            self._folder.append(form, (Added.since(self._engine.encoder, self._mark), tree), updates)
+    def _log(self, form: int, tree: Any, updates: int = 0) -> Added | None:
+        """Write what is to be done to the log, with the labels and names that are new; return these."""
+        if self._folder is None:
+            return None
+        added = Added.since(self._engine.encoder, self._mark)
+        self._folder.append(form, (added, tree), updates)
+        return added
+
+    def _follow(self, form: int, added: Added | None, arrival: Arrival | None = None) -> None:
+        """Let replicas do the same."""
+        for replica in self._engine.replicas:
+            assert added is not None
+            replica.follow(form, added, arrival)
 
     def submit(
         self, text: str, parameters: Mapping[str, Any] | None = None, *,
@@ -371,11 +383,13 @@ class LiveGraph:
         [{'status': 'REACHABLE', 'source': 'a', 'sink': 'h', 'hops': 2}]
         """
         self._check()
-        topics = self._engine.submit(text, parameters or {}, on_events)
+        folder = self._folder
+        history = None if folder is None else _History(folder.path, self._options, folder.end)
+        topics = self._engine.submit(text, parameters or {}, on_events, history)
         with self._whole():
             plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
             self._log(SUBMIT, (text, plain))
-        self._engine.queries.deliver()
+        self._engine.deliver()
         return topics
 
     def cancel(self, topic: str) -> None:
@@ -393,8 +407,8 @@ class LiveGraph:
         self._check()
         self._engine.cancel(topic)
         with self._whole():
-            self._log(CANCEL, topic)
-        self._engine.queries.deliver()
+            self._follow(CANCEL, self._log(CANCEL, topic))
+        self._engine.deliver()
 
     def subscribe(self, topic: str, on_events: Callable[[str, pa.Table], None], after: int | None = None) -> None:
         """Pass the events of a query to a function, which takes the place of an earlier one.
@@ -418,12 +432,12 @@ class LiveGraph:
             events = query.topic.events(after)
             if len(events):
                 on_events(topic, events)
-        self._engine.queries.take(topic, on_events)
+        self._engine.subscribe(topic, on_events)
 
     @property
     def topics(self) -> list[str]:
         """Topics of all queries, also of those that have ended."""
-        return list(self._engine.queries.all)
+        return list(self._engine.topics)
 
     def events(self, topic: str, after: int = 0) -> pa.Table:
         """Return the events of a query.
@@ -485,9 +499,10 @@ class LiveGraph:
         return str(self._query(topic))
 
     def _query(self, topic: str) -> Query:
-        if topic not in self._engine.queries.all:
-            raise InputError(f"topic {topic}: unknown; choose from {', '.join(self._engine.queries.all) or 'none'}")
-        return self._engine.queries.all[topic]
+        topics = self._engine.topics
+        if topic not in topics:
+            raise InputError(f"topic {topic}: unknown; choose from {', '.join(topics) or 'none'}")
+        return topics[topic]
 
     @property
     def time(self) -> datetime | None:
@@ -529,9 +544,9 @@ class LiveGraph:
 
     def graph(
         self, *, weight: str | None = None, directed: bool = True,
-        parallel: Literal["min", "sum", "first", "keep"] = "min",
+        parallel: Literal["min", "sum", "first", "keep"] = "min", at: datetime | str | float | None = None,
     ) -> Graph:  # fmt: skip
-        """Return the current graph, for the algorithms of the library.
+        """Return the current graph, or that of an earlier time, for the algorithms of the library.
 
         Parameters
         ----------
@@ -540,6 +555,9 @@ class LiveGraph:
         directed : bool
         parallel : {"min", "sum", "first", "keep"}
             What becomes of several edges between two vertices, as in `from_edges`.
+        at : datetime, str or float, optional
+            Time of the last records that are applied: a timestamp, an ISO 8601 text or seconds since 1970, within what
+            is kept in the folder of the live graph.
 
         Returns
         -------
@@ -549,14 +567,15 @@ class LiveGraph:
         Raises
         ------
         InputError
-            No edge has the attribute, or a weight is negative.
+            No edge has the attribute, a weight is negative, or the time is not within what is kept.
         """
-        graph, encoder = self._engine.state.graph, self._engine.encoder
+        engine = self._engine if at is None else self._engine_at(at)
+        graph, encoder = engine.state.graph, engine.encoder
         vertices, edges = np.flatnonzero(graph.vertices), np.flatnonzero(graph.edges.alive)
         numbers = np.cumsum(graph.vertices) - 1
         weights = None
         if weight is not None:
-            weights = self._engine.state.numbers_of(weight)
+            weights = engine.state.numbers_of(weight)
             if weights is None:
                 raise InputError(f"weight = {weight!r}: no edge has such an attribute")
             weights = np.nan_to_num(weights[edges], nan=1.0)
@@ -568,12 +587,34 @@ class LiveGraph:
             labels=labels, parallel=parallel,
         )  # fmt: skip
 
+    def _engine_at(self, at: datetime | str | float) -> Engine:
+        """Return the engine after the records of a time."""
+        time = event_time(datetime.fromisoformat(at) if isinstance(at, str) else at)
+        path = self._read if self._folder is None else self._folder.path
+        if path is None:
+            raise InputError(f"at = {at}: the live graph keeps no earlier times; give it a folder as state")
+        if time > self._engine.now:
+            raise InputError(f"at = {at}: records are applied until {_text(self._engine.now)} only")
+        end = self._next if self._folder is None else self._folder.end
+        found = _History(path, self._options, end)(time)
+        if found is None:
+            raise InputError(f"at = {at}: the log does not go back that far")
+        replica, entries = found
+        replica.engine.limit = time
+        for form, added, held in entries:
+            if replica.engine.sequencer.watermark >= time:
+                break
+            replica.follow(form, added, held)
+        return replica.engine
+
     def __repr__(self) -> str:
         until = f", until {self.time.isoformat()}" if self.time is not None else ""
         return f"LiveGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges{until})"
 
 
-def restored(path: Path, options: Options, most: int | None = None) -> tuple[Engine, int, list[Saved]]:
+def restored(
+    path: Path, options: Options, most: int | None = None, before: int | None = None
+) -> tuple[Engine, int, list[Saved]]:
     """Return the engine of the newest checkpoint that is valid, or an empty one.
 
     Parameters
@@ -582,6 +623,8 @@ def restored(path: Path, options: Options, most: int | None = None) -> tuple[Eng
     options : Options
     most : int, optional
         Time up to which records may have been applied.
+    before : int, optional
+        Number of an entry of the log, up to which the checkpoint may be.
 
     Returns
     -------
@@ -593,7 +636,7 @@ def restored(path: Path, options: Options, most: int | None = None) -> tuple[Eng
     """
     damaged = []
     for saved in checkpoints(path):
-        if most is not None and saved.time > most:
+        if (most is not None and saved.time > most) or (before is not None and saved.entry > before):
             continue
         try:
             engine = Engine(options)
@@ -603,6 +646,48 @@ def restored(path: Path, options: Options, most: int | None = None) -> tuple[Eng
         else:
             return engine, saved.entry, damaged
     return Engine(options), 0, damaged
+
+
+class _History:
+    """Finds replicas of a live graph as of earlier times.
+
+    Parameters
+    ----------
+    path : Path
+    options : Options
+    end : int
+        Number of the entry of the log up to which they are replayed.
+    """
+
+    def __init__(self, path: Path, options: Options, end: int) -> None:
+        self._path, self._options, self._end = path, options, end
+
+    def __call__(self, time: int) -> tuple[Replica, Iterator[tuple[int, Added, Any]]] | None:
+        """Return a replica without queries, and the entries of the log that follow; ``None`` if there is none."""
+        engine, first, _ = restored(self._path, self._options, time, self._end)
+        if first < durable.first_entry(self._path):
+            return None
+        engine.leave_queries()
+        return Replica(engine), self._entries(engine, first)
+
+    def _entries(self, engine: Engine, first: int) -> Iterator[tuple[int, Added, Any]]:
+        for number, form, held in read_log(self._path, first):
+            if number >= self._end:
+                return
+            with _named(f"{self._path}, entry {number:,} of the log"):
+                added, given = held
+                # The replica has numbers of its own, so that those of the log cannot be checked here.
+                given = Arrival.unpacked(given, None) if form == FEED else given
+            yield form, added, given
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Name what is damaged."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
+        raise CheckpointError(f"{name}: is damaged ({error})") from None
 
 
 def recovered(folder: Folder, options: Options) -> Engine:
@@ -617,7 +702,7 @@ def recovered(folder: Folder, options: Options) -> Engine:
     try:
         folder.open_log(first)
         for number, form, held in read_log(folder.path, first):
-            replay(engine, form, held, f"{folder.path}, entry {number:,} of the log")
+            replay(engine, form, held, folder.path, number)
     except CheckpointError as error:
         if not damaged:
             raise
@@ -683,14 +768,14 @@ def replay_until(path: Path, engine: Engine, first: int, end: int | None) -> int
     for number, form, held in read_log(path, first):
         if number == end:
             return number
-        replay(engine, form, held, f"{path}, entry {number:,} of the log")
+        replay(engine, form, held, path, number)
         first = number + 1
     if end is not None and first != end:
         raise CheckpointError(f"{path}: the log ends with entry {first - 1:,}; a checkpoint is of entry {end - 1:,}")
     return first
 
 
-def replay(engine: Engine, form: int, held: Any, name: str) -> None:
+def replay(engine: Engine, form: int, held: Any, path: Path, number: int) -> None:
     """Do what an entry of the log says.
 
     Raises
@@ -698,23 +783,29 @@ def replay(engine: Engine, form: int, held: Any, name: str) -> None:
     CheckpointError
         It is damaged.
     """
-    try:
+    with _named(f"{path}, entry {number:,} of the log"):
         added, given = held
         added.add_to(engine.encoder)
         match form:
-            case durable.FEED:
-                engine.take(Arrival.unpacked(given, engine.encoder))
-            case durable.SUBMIT:
+            case engine_module.FEED:
+                arrival = given = Arrival.unpacked(given, engine.encoder)
+                engine.take(arrival)
+            case engine_module.SUBMIT:
                 text, parameters = given
-                engine.submit(text, parameters, None)
-            case durable.CANCEL:
+                engine.submit(text, parameters, None, _History(path, engine.options, number))
+            case engine_module.CANCEL:
                 engine.cancel(given)
-            case durable.END:
+            case engine_module.END:
                 engine.end()
             case _:
                 raise ValueError(f"form {form} is unknown")
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
-        raise CheckpointError(f"{name}: is damaged ({error})") from None
+        if form != SUBMIT:
+            for replica in engine.replicas:
+                replica.follow(form, added, given)
+
+
+def _text(time: int) -> str:
+    return "the first one" if time == FIRST else moments(np.array([time]))[0].isoformat()
 
 
 def parts_of(records: Any) -> Iterator[Any]:

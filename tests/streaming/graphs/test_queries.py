@@ -269,7 +269,7 @@ def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
     ("text", "message"),
     [
         ("DETECT Motif((a)-->(b))", "pattern Motif: not available yet; choose from Cluster, Component, Degree"),
-        ("DETECT Match(edge:{}) SINCE 5h", "SINCE 5h: not available yet; accepted is FOR"),
+        ("DETECT Match(edge:{}) SINCE 5h", "SINCE 5h: there are no records yet"),
         ("DETECT Match(edge:{time > soon})", 'time > "soon": accepted are seconds and texts such as'),
         ("DETECT Match(edge:{}) WITH (limit = 5)", "WITH limit: not available yet"),
         ("CANCEL nothing", "line 1, column 8: topic nothing: no such query runs"),
