@@ -246,15 +246,15 @@ class KeyTable:
 
     def free(self, slots: Slots) -> None:
         """Let new keys have the slots of these integers and texts."""
-        self._kinds[slots] = _FREE
-        self.install(self.saved())
         count, free = self.mark
+        self._kinds[slots] = _FREE
         # The first one is the next one.
         self._unused = np.concatenate([[count, free + len(slots)], self._unused[2 : 2 + free], np.sort(slots)[::-1]])
+        self.install(self.saved())
 
     def saved(self) -> tuple[Keys, Slots, int]:
         """Return all of a table of integers and texts, for `install`."""
-        return self.taken(self.slots_in_use), self._unused, self.capacity
+        return self.taken(self.slots_in_use), self._unused[: 2 + int(self._unused[1])], self.capacity
 
     def install(self, saved: tuple[Keys, Slots, int]) -> None:
         """Take the place of another table.
@@ -266,6 +266,12 @@ class KeyTable:
         """
         keys, unused, capacity = saved
         keys.labels()  # checks them
+        slots = np.sort(np.concatenate([keys.slots, unused[2:]]))
+        if (
+            unused.dtype != np.int64 or not np.array_equal(slots, np.arange(unused[0])) or len(unused) - 2 < unused[1]
+            or capacity & (capacity - 1) or not max(512, unused[0]) <= capacity <= max(512, 4 * unused[0])
+        ):  # fmt: skip
+            raise ValueError("keys: the numbers do not fit together")
         texts, numbers = (keys.slots[keys.kinds == kind] for kind in (_TEXT, _NUMBER))
         positions = np.zeros(capacity, np.uint64)
         bounds = np.zeros(2 * capacity + 2, np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goffish.errors import CheckpointError, InputError, JobError
+from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError
 from goffish.graph.graph import Graph, from_edges
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, event_time, moments
@@ -310,12 +311,15 @@ class LiveGraph:
             raise JobError(f"the live graph {self._torn}; make a new one")
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Accept nothing more if this is interrupted."""
+    def _whole(self, *, done: bool = False) -> Iterator[None]:
+        """Accept nothing more if this is interrupted, or cannot be written to the log although it is done."""
         self._torn = "was interrupted while it applied records"
         try:
             yield
         except Refused as error:
+            if done:
+                self._torn = "could not write to its log"
+                raise JobError(str(error)) from None
             self._torn = ""
             raise JobError(f"{error}; the records were not taken") from None
         self._torn = ""
@@ -386,7 +390,7 @@ class LiveGraph:
         folder = self._folder
         history = None if folder is None else _History(folder.path, self._options, folder.end)
         topics = self._engine.submit(text, parameters or {}, on_events, history)
-        with self._whole():
+        with self._whole(done=True):
             plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
             self._log(SUBMIT, (text, plain))
         self._engine.deliver()
@@ -406,7 +410,7 @@ class LiveGraph:
         """
         self._check()
         self._engine.cancel(topic)
-        with self._whole():
+        with self._whole(done=True):
             self._follow(CANCEL, self._log(CANCEL, topic))
         self._engine.deliver()
 
@@ -708,6 +712,8 @@ def recovered(folder: Folder, options: Options) -> Engine:
             raise
         names = ", ".join(one.path.name for one in damaged)
         raise CheckpointError(f"{error}, and it is needed as {names} is damaged") from None
+    for one in damaged:
+        warnings.warn(f"{one.path}: is damaged; the log was replayed from an earlier one", GoffishWarning, stacklevel=4)
     folder.remove(damaged)
     return engine
 

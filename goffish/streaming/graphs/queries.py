@@ -175,6 +175,11 @@ class Query:
     def __str__(self) -> str:
         return str(self._query)
 
+    def take_over(self, topic: Topic) -> None:
+        """Let the topic of a query that has ended go on."""
+        self.topic = topic
+        topic.reopen(self._pattern)
+
     def bind(self, vertices: Predicates, edges: Predicates) -> None:
         """Add the predicates of this query to those of all."""
         query, pattern = self._query, self._pattern
@@ -571,7 +576,8 @@ class Queries:
         self._running |= new
         self.all |= new
         if take is not None:
-            self._takes |= dict.fromkeys(new, take)
+            for topic in new:
+                self.take(topic, take)
         if now > FIRST:
             begin = [topic for topic, one in new.items() if one.span is None]
             self._begin(begin, Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, now), now)
@@ -615,8 +621,8 @@ class Queries:
             return
         [checked] = check(parse(str(query)), {}, {name: one for name, one in self._checked.items() if name != topic})
         fresh = Query(checked, self._encoder, self._most, self.all)
-        fresh.topic, fresh.span = query.topic, span
-        fresh.topic.reopen()
+        fresh.span = span
+        fresh.take_over(query.topic)
         self.all[topic] = self._running[topic] = fresh
         self._running = {name: one for name, one in self.all.items() if name in self._running}  # in order
         for one in self.all.values():
@@ -625,7 +631,7 @@ class Queries:
 
     def saved(self) -> tuple[Any, ...]:
         """Return the state, for `install`."""
-        others = [str(self._checked[topic]) for topic in sorted(self.past)]
+        others = [str(query) for topic, query in self._checked.items() if topic in self.past]
         return [(str(one), one.saved()) for one in self.all.values()], list(self._running), others
 
     def install(self, saved: tuple[Any, ...]) -> None:
@@ -652,6 +658,7 @@ class Queries:
     def take(self, topic: str, take: Take) -> None:
         """Pass events of a topic to a function from now on."""
         self._takes[topic] = take
+        self.all[topic].topic.is_heard = True
 
     def cancel(self, topic: str, now: int) -> None:
         """End a query.

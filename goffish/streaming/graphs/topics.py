@@ -91,6 +91,7 @@ class Topic:
         #: Events, the last ones of all.
         self.kept: deque[Events | Closing] = deque()
         self.first = self.count = 0
+        self.is_heard = False
         #: Why and when the query ended.
         self.closed: Closing | None = None
 
@@ -113,11 +114,11 @@ class Topic:
         return Events(happened, seen, found.codes, found.keys, found.values, first)
 
     def publish(self, events: Events) -> pa.Table | None:
-        """Publish events; return them as a table."""
+        """Publish events; return them as a table if there is a function that takes it."""
         if not len(events.keys):
             return None
         self._keep(events)
-        return self._rows(events, self.count - len(events.keys))
+        return self._rows(events, self.count - len(events.keys)) if self.is_heard else None
 
     @property
     def events_kept(self) -> list[Events]:
@@ -136,9 +137,9 @@ class Topic:
         self._keep(self.closed)
         return self._closing(self.closed, self.count - 1)
 
-    def reopen(self) -> None:
+    def reopen(self, pattern: Pattern) -> None:
         """Let the query go on after it has ended."""
-        self.closed = None
+        self.closed, self._pattern = None, pattern
 
     def events(self, after: int) -> pa.Table:
         """Return the events from a number on.

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import goffish as gf
-from goffish.errors import CheckpointError, InputError
+from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError
+from goffish.streaming.graphs import trees
 from goffish.streaming.graphs.durable import checkpoint_age, checkpoints
+from tests.commands import ENVIRONMENT
 from tests.streaming.graphs.test_queries import some_records
 
 #: Every kind of pattern, windows, epochs, and queries that hold events back.
@@ -69,6 +75,7 @@ def abandon(live: gf.stream.LiveGraph) -> None:
     live._folder.close()  # type: ignore[union-attr]
 
 
+@pytest.mark.filterwarnings("error::goffish.errors.GoffishWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_it_goes_on(tmp_path: Path, seed: int) -> None:
     """Breaks when a live graph that was closed or killed differs from one that was not."""
@@ -196,6 +203,7 @@ def test_leftovers_are_removed(filled: tuple[Path, dict[str, Any]], tmp_path: Pa
     assert names == {name.name for one in checkpoints(folder) for name in (one.path, one.path.with_suffix(".json"))}
 
 
+@pytest.mark.filterwarnings("ignore::goffish.errors.GoffishWarning")
 def test_damage(filled: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """Breaks when a file that was cut or changed at random gives another graph, or an error of more than one line."""
     rng = random.Random(5)
@@ -234,7 +242,8 @@ def test_all_checkpoints_are_damaged(filled: tuple[Path, dict[str, Any]], tmp_pa
     shutil.copytree(filled[0], folder)
     for one in checkpoints(folder):
         one.path.write_bytes(one.path.read_bytes()[:-100])
-    assert opened(folder) == filled[1]
+    with pytest.warns(GoffishWarning, match="is damaged; the log was replayed from an earlier one"):
+        assert opened(folder) == filled[1]
     assert not checkpoints(folder)
     shutil.rmtree(folder)
     shutil.copytree(filled[0], folder)
@@ -273,8 +282,6 @@ def test_numbers_of_labels_are_used_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_many_edges_that_do_not_last() -> None:
     """Breaks when the space that a live graph takes grows with the ids that it has seen."""
-    import pyarrow as pa
-
     live = gf.stream.LiveGraph(lateness=1)
     live.submit("DETECT Degree(degree >= 2) WINDOW 10s AS busy")
     sizes = []
@@ -291,3 +298,110 @@ def test_many_edges_that_do_not_last() -> None:
         sizes.append(live._engine.encoder.edges.capacity)
     assert live.counts["late"] < 500
     assert sizes[-1] == sizes[8] < 400_000
+
+
+def changed_nodes(node: Any, rng: random.Random) -> Any:
+    """Change one part of a description at random."""
+    if isinstance(node, list) and node and rng.random() < 0.9:
+        at = rng.randrange(len(node))
+        return [*node[:at], changed_nodes(node[at], rng), *node[at + 1 :]]
+    return rng.choice(
+        [
+            None, -1, 1 << 62, 0.5, "x", [], ["a", 0], ["a", 10**9], ["n", "os:system", ["ls"]], ["l", ["v", []]],
+            ["a", 0, "<i8", [1 << 60]], ["n", "goffish.streaming.graphs.live:LiveGraph", []],
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::goffish.errors.GoffishWarning")
+def test_files_that_were_made_to_harm(filled: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Breaks when a checkpoint with another content, but the right checksum, ends in another error than one line."""
+    rng = random.Random(3)
+    refused = 0
+    for number in range(40):
+        folder = tmp_path / str(number)
+        shutil.copytree(filled[0], folder)
+        for one in checkpoints(folder):
+            with pa.ipc.open_stream(one.path.read_bytes()) as stream:
+                tree, batches = json.loads(stream.schema.metadata[b"tree"]), list(stream)
+            schema = stream.schema.with_metadata({"tree": json.dumps(changed_nodes(tree, rng))})
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, schema) as made:
+                for batch in batches:
+                    made.write_batch(batch.cast(schema))
+            data = sink.getvalue().to_pybytes()
+            one.path.write_bytes(data)
+            described = json.loads(one.path.with_suffix(".json").read_text())
+            described |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            one.path.with_suffix(".json").write_text(json.dumps(described))
+        before = len(checkpoints(folder))
+        try:
+            opened(folder)
+        except (CheckpointError, InputError) as error:
+            assert "\n" not in str(error)
+            refused += 1
+        refused += len(checkpoints(folder)) < before
+        shutil.rmtree(folder)
+    assert refused > 20
+    deep: Any = []
+    for _ in range(500):
+        deep = ["t", [deep]]
+    for node in (deep, ["a", 0, "<i8", [1 << 60]], ["cn", "os:stat_result", 1, []], ["n", "os:stat_result", []]):
+        with pytest.raises(ValueError, match=r"nested|unknown|reshape|element"):
+            trees._Reader([np.zeros(3)]).value(node)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """Breaks when a file in the way ends in a traceback."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="state: is a file; name a folder"):
+        gf.stream.LiveGraph(state=tmp_path / "file" / "state")
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    """Breaks when records that are not in the log are applied, or a query is lost without an error."""
+    code = f"""
+import resource, signal
+import goffish as gf
+from goffish.errors import JobError
+
+live = gf.stream.LiveGraph(lateness=0, state={str(tmp_path / "state")!r})
+live.submit("DETECT Match(vertex:{{}}) AS first")
+live.feed([{{"t": 1, "op": "+v", "id": "a"}}])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
+many = [{{"t": 2, "op": "+v", "id": f"v{{n}}"}} for n in range(1000)]
+for work in (lambda: live.feed(many), live.checkpoint):
+    try:
+        work()
+    except JobError as error:
+        print(error)
+print(live.counts["applied"], live.num_vertices)
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+live.feed(many[:1])
+live.feed([{{"t": 3, "op": "+v", "id": "b"}}])
+print(live.counts["applied"], live.events("first").num_rows)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+for work in (lambda: live.submit("DETECT Match(edge:{{}}) AS second"), lambda: live.feed(many)):
+    try:
+        work()
+    except JobError as error:
+        print(error)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    lines = ended.stdout.splitlines()
+    assert lines[0].endswith("the journal cannot be written (File too large); the records were not taken"), ended.stderr
+    assert lines[1].endswith("a checkpoint cannot be written (File too large); all records are in the log")
+    assert lines[2:4] == ["1 1", "3 3"]
+    assert lines[4].endswith("the journal cannot be written (File too large)")
+    assert lines[5] == "the live graph could not write to its log; make a new one"
+    live = gf.stream.LiveGraph(lateness=0, state=tmp_path / "state")
+    assert live.counts["applied"] == 3 and live.topics == ["first"] and live.events("first").num_rows == 3
+    live.close()
+    with pytest.raises(JobError, match="the live graph is closed; make a new one"):
+        live.feed([])
+        live.feed([{"t": 5, "op": "+v", "id": "c"}])
+    reader = gf.stream.LiveGraph.reading(tmp_path / "state")
+    with pytest.raises(JobError, match="the live graph is for reading only"):
+        reader.end()

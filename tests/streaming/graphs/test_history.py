@@ -16,6 +16,9 @@ from goffish.streaming.graphs.times import span_after, span_of
 from tests.streaming.graphs.test_durable import STEP, abandon, everything
 from tests.streaming.graphs.test_queries import some_records
 
+#: No checkpoint that was written is damaged.
+pytestmark = pytest.mark.filterwarnings("error::goffish.errors.GoffishWarning")
+
 QUERIES = """
 DETECT Reach(source:{{has(x)}}, sink:{{has(y)}}) {0} AS paths;
 DETECT Cluster(size >= 2, sum(node.x) > 2) {0} AS sums;

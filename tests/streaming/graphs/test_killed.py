@@ -19,6 +19,9 @@ from goffish.streaming.graphs.live import verify
 from tests.streaming.graphs.test_durable import QUERIES, everything
 from tests.streaming.graphs.test_queries import some_records
 
+#: No checkpoint that was written is damaged.
+pytestmark = pytest.mark.filterwarnings("error::goffish.errors.GoffishWarning")
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
