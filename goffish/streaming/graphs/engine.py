@@ -330,6 +330,8 @@ class Engine:
             self.queries.begin_at(start)
             records = records.take(places[before:])
         self._step(records, until)
+        if any(map(self._is_due, self.tables, self._in_use)):  # and no records are left that refer to some
+            self._give_up()
 
     def _step(self, records: Records, until: int) -> None:
         changes, flips = Changes.empty(0), Flips.empty(0)
@@ -339,8 +341,6 @@ class Engine:
         first = self.counts["applied"]
         self.counts["applied"] += len(records)
         self.queries.step(changes, flips, records.times, first + 1, until)
-        if any(map(self._is_due, self.tables, self._in_use)):
-            self._give_up()
 
     @property
     def tables(self) -> tuple[KeyTable, ...]:
