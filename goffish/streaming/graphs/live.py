@@ -22,7 +22,6 @@ from goffish.graph.graph import Graph, from_edges
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, event_time, moments
 from goffish.streaming.graphs import durable
-from goffish.streaming.graphs import engine as engine_module
 from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
 from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
 from goffish.streaming.graphs.queries import Query
@@ -32,6 +31,8 @@ from goffish.streaming.windows import Duration, microseconds
 #: Records of iterables that are encoded at a time.
 _CHUNK = 1 << 14
 _ERRORS = 1000
+#: How often the files of another process are looked for.
+_ATTEMPTS = 3
 
 
 class LiveGraph:
@@ -219,8 +220,14 @@ class LiveGraph:
             raise InputError(f"{state}: has no live graph")
         live = cls()
         live._options, live._torn, live._read = options, "is for reading only", path
-        live._engine, live._next, _ = restored(path, options)
-        live.refresh()
+        for attempt in range(_ATTEMPTS):
+            try:
+                live._engine, live._next, _ = restored(path, options)
+                live.refresh()
+                break
+            except CheckpointError:  # or the other process has removed a file since it was listed
+                if attempt == _ATTEMPTS - 1:
+                    raise
         return live
 
     def refresh(self) -> bool:
@@ -393,6 +400,8 @@ class LiveGraph:
         with self._whole(done=True):
             plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
             self._log(SUBMIT, (text, plain))
+        if any(topic not in self._engine.queries.all for topic in topics):
+            self.checkpoint()  # what the replay for a query in the past needs may be gone later
         self._engine.deliver()
         return topics
 
@@ -593,7 +602,10 @@ class LiveGraph:
 
     def _engine_at(self, at: datetime | str | float) -> Engine:
         """Return the engine after the records of a time."""
-        time = event_time(datetime.fromisoformat(at) if isinstance(at, str) else at)
+        try:
+            time = event_time(datetime.fromisoformat(at) if isinstance(at, str) else at)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InputError(f"at = {at!r:.60}: {error}") from None
         path = self._read if self._folder is None else self._folder.path
         if path is None:
             raise InputError(f"at = {at}: the live graph keeps no earlier times; give it a folder as state")
@@ -792,19 +804,18 @@ def replay(engine: Engine, form: int, held: Any, path: Path, number: int) -> Non
     with _named(f"{path}, entry {number:,} of the log"):
         added, given = held
         added.add_to(engine.encoder)
-        match form:
-            case engine_module.FEED:
-                arrival = given = Arrival.unpacked(given, engine.encoder)
-                engine.take(arrival)
-            case engine_module.SUBMIT:
-                text, parameters = given
-                engine.submit(text, parameters, None, _History(path, engine.options, number))
-            case engine_module.CANCEL:
-                engine.cancel(given)
-            case engine_module.END:
-                engine.end()
-            case _:
-                raise ValueError(f"form {form} is unknown")
+        if form == FEED:
+            given = Arrival.unpacked(given, engine.encoder)
+            engine.take(given)
+        elif form == SUBMIT:
+            text, parameters = given
+            engine.submit(text, parameters, None, _History(path, engine.options, number))
+        elif form == CANCEL:
+            engine.cancel(given)
+        elif form == END:
+            engine.end()
+        else:
+            raise ValueError(f"form {form} is unknown")
         if form != SUBMIT:
             for replica in engine.replicas:
                 replica.follow(form, added, given)

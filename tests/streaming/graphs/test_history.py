@@ -147,6 +147,8 @@ def test_graphs_of_earlier_times(tmp_path: Path) -> None:
         assert old.num_vertices == wanted.num_vertices and old.num_edges == wanted.num_edges
     with pytest.raises(InputError, match=r"records are applied until .* only"):
         live.graph(at=last + 100)
+    with pytest.raises(InputError, match="at = 'soon': Invalid isoformat string"):
+        live.graph(at="soon")
     with pytest.raises(InputError, match="keeps no earlier times; give it a folder as state"):
         plain.graph(at=last)
     live.close()
