@@ -117,13 +117,13 @@ def _time(text: str, zone: tzinfo, given: syntax.Between) -> int | None:
 
 
 def _cron(text: str, base: datetime, given: syntax.Between) -> croniter:
+    fields = text.split()
+    if len(fields) not in (5, 6):
+        raise CgqlError(f"{text}: {_ACCEPTED}", given.at)
+    if len(fields) == 6:  # the last one is the year, and the library has seconds before it
+        fields.insert(5, "0")
     with needed_for("cron texts in FROM and TO"):
         from croniter import CroniterError, croniter
-    fields = text.split()
-    if len(fields) == 6:  # the last one is the year, and that library has seconds before it
-        fields.insert(5, "0")
-    if len(fields) not in (5, 7) or len(text.split()) == 7:
-        raise CgqlError(f"{text}: {_ACCEPTED}", given.at)
     try:
         return croniter(" ".join(fields), base, day_or=True)
     except (CroniterError, ValueError):
