@@ -43,6 +43,7 @@ EXTRAS = {
     ),
     "kafka": Extra("Kafka topics as sources and sinks of flows", {"confluent_kafka": "confluent-kafka"}),
     "delta": Extra("Delta tables as sources and sinks of dataflows", {"deltalake": "deltalake"}),
+    "cron": Extra("Cron texts as times of graph queries", {"croniter": "croniter"}),
     "http": Extra("Records that clients push to a dataflow over HTTP", {"uvicorn": "uvicorn"}),
     "service": Extra(
         "Dataflows, spot jobs, the scheduling service and flows on several machines: goffish plan, simulate, spot, "

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 SUFFIX = ".cgql"
 #: Bytes of standard input that are read at a time, if there are so many.
 _READS = 1 << 16
+#: Time between two looks at a log that another process continues.
+_POLL_S = 0.3
 #: Rows of a table of events that are not part of a key.
 _BESIDE = ("offset", "time", "status", "released", "initial", "reason", "event_id")
 
@@ -47,7 +50,7 @@ def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) 
 
 def run_queries(
     path: str, updates: Sequence[str], out: str | None, param: Sequence[str] | None, lateness: float,
-    report: Callable[[str], None], *, as_document: bool,
+    report: Callable[[str], None], *, state: str | None = None, retention: float = 604_800.0, as_document: bool,
 ) -> None:  # fmt: skip
     """Follow updates, and print or write the events of queries.
 
@@ -65,50 +68,181 @@ def run_queries(
         Seconds.
     report : callable
         Takes the text of a status line.
+    state : str, optional
+        Folder of the live graph; a run resumes where an earlier one ended.
+    retention : float
+        Seconds of the log that are kept in it.
     as_document : bool
         Whether events are printed as JSON.
     """
     from goffish.streaming.graphs.live import LiveGraph, parts_of
 
-    live = LiveGraph(lateness=lateness)
     counts: dict[str, int] = {}
-    for one in updates:
+    for at, one in enumerate(updates):
         if one != "-" and not Path(one).is_file():
             raise InputError(f"--updates {one}: no such file")
-    with _names_folder(out), ExitStack() as stack:
-        files: dict[str, IO[str]] = {}
-        folder = None if out is None else check_new_place(out, folder=True)
-        if folder is not None and folder.exists() and any(folder.iterdir()):
+        if one == "-" and state is not None and at < len(updates) - 1:
+            raise InputError("--updates -: must come last with --state")
+    folder = None if out is None else check_new_place(out, folder=True)
+    with (
+        _names_folder(out),
+        _Files(folder) as files,
+        LiveGraph(lateness=lateness, state=state, retention=retention) as live,
+        _Interrupt() as interrupt,
+    ):
+        resumes = bool(live.topics)
+        if folder is not None and not resumes and folder.exists() and any(folder.iterdir()):
             raise InputError(f"--out {out}: is not empty; name a new folder")
+        topics = _same(live, path, param, state) if resumes else _submit(live, path, param)
 
         def take(topic: str, events: pa.Table) -> None:
             counts[topic] = counts.get(topic, 0) + len(events)
             rows = [_plain(row) for row in events.to_pylist()]
-            for row in rows:
-                if folder is None:
-                    say(as_json({"topic": topic} | row) if as_document else _line(topic, row))
-            if folder is None:
-                sys.stdout.flush()
+            if folder is not None:
+                files.write(topic, rows)
                 return
-            files[topic].writelines(as_json(row) + "\n" for row in rows)
-            files[topic].flush()
+            for row in rows:
+                say(as_json({"topic": topic} | row) if as_document else _line(topic, row))
+            sys.stdout.flush()
 
-        topics = _submit(live, path, param, take)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            files |= {topic: stack.enter_context((folder / f"{topic}.jsonl").open("x")) for topic in topics}
-        interrupt = stack.enter_context(_Interrupt())
+        for topic in topics:
+            live.subscribe(topic, take, None if folder is None else files.open(topic))
+        if state is not None:
+            live.before_checkpoints(files.sync)
+        skipped = live.counts["accepted"]
         try:
             for one in updates:
                 for part in _lines(interrupt) if one == "-" else parts_of(one):
-                    live.feed(part)
+                    # What was taken from files is in the log.
+                    known = min(skipped, len(part)) if one != "-" else 0
+                    skipped -= known
+                    live.feed(part[known:])
                     report(f": {live.counts['accepted']:,} records, {sum(counts.values()):,} events")
                     interrupt.check()
+            if skipped and "-" not in updates:
+                raise InputError(f"--updates: have {skipped:,} records fewer than were read before")
             live.end()
         except KeyboardInterrupt:
             sys.stderr.write("interrupted\n")
             raise typer.Exit(INTERRUPTED) from None
-    _report(live, topics, counts, shown=folder is not None, as_document=as_document)
+        _report(live, topics, counts, shown=folder is not None, as_document=as_document)
+
+
+def _same(live: LiveGraph, path: str, param: Sequence[str] | None, state: str | None) -> list[str]:
+    """Return the topics of a live graph, which has the queries of a file."""
+    from goffish.streaming.graphs.live import LiveGraph
+
+    new = LiveGraph()
+    topics = _submit(new, path, param)
+    if list(map(new.query, topics)) != list(map(live.query, live.topics)):
+        raise InputError(f"--state {state}: has other queries ({', '.join(live.topics)}) than {path}")
+    return topics
+
+
+class _Files:
+    """Files of events, which hold each event once, also if an earlier run was killed while it wrote one."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._files: dict[str, IO[bytes]] = {}
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def open(self, topic: str) -> int:
+        """Open the file of a topic; return the number of the first event that it lacks."""
+        assert self._folder is not None
+        path = self._folder / f"{topic}.jsonl"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._files[topic] = path.open("ab+")
+        end, offset = _last_line(file)
+        if end < file.seek(0, os.SEEK_END):
+            file.truncate(end)
+        if offset is None:
+            raise InputError(f"{path}: its last line is not an event; restore it from a copy, or name a new folder")
+        return offset + 1
+
+    def write(self, topic: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Write events."""
+        self._files[topic].write("".join(as_json(row) + "\n" for row in rows).encode())
+        self._files[topic].flush()
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk."""
+        for file in self._files.values():
+            os.fsync(file.fileno())
+
+
+def _last_line(file: IO[bytes]) -> tuple[int, int | None]:
+    """Return where the last complete line of a file ends, and the number of its event; -1 if there is none."""
+    end = file.seek(0, os.SEEK_END)
+    data = b""
+    while end and data.count(b"\n") < 2:
+        begin = max(0, end - _READS)
+        file.seek(begin)
+        data, end = file.read(end - begin) + data, begin
+    lines = data[: data.rfind(b"\n") + 1].splitlines()
+    size = end + data.rfind(b"\n") + 1
+    if not lines:
+        return size, -1
+    try:
+        offset = json.loads(lines[-1])["offset"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return size, None
+    return size, offset if type(offset) is int and offset >= 0 else None
+
+
+def tail_topic(topic: str, state: str, after: int | None, *, follow: bool, as_document: bool) -> None:
+    """Print the events of a query of a live graph, and those that follow."""
+    from goffish.streaming.graphs.live import LiveGraph
+
+    live = LiveGraph.reading(state)
+    at = live.first_event(topic) if after is None else after + 1
+    with _Interrupt() as interrupt:
+        try:
+            while True:
+                for row in map(_plain, live.events(topic, at).to_pylist()):
+                    say(as_json({"topic": topic} | row) if as_document else _line(topic, row))
+                    at = row["offset"] + 1
+                sys.stdout.flush()
+                if not follow:
+                    return
+                interrupt.wait(_POLL_S)
+                live.refresh()
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def print_answers(topic: str, state: str, *, as_document: bool) -> None:
+    """Print the answers of a query of a live graph."""
+    from goffish.streaming.graphs.live import LiveGraph
+
+    live = LiveGraph.reading(state)
+    answers = live.answers(topic)
+    if as_document:
+        print_json({"topic": topic, "query": live.query(topic), "answers": answers.to_pylist()})
+    else:
+        rows = [list(row.values()) for row in answers.to_pylist()]
+        print_table(f"{topic}: {len(rows):,} answers", answers.column_names, rows)
+
+
+def verify_state(state: str, *, as_document: bool) -> None:
+    """Replay the log of a live graph, and compare it with its checkpoints."""
+    from goffish.streaming.graphs.live import verify
+
+    found = verify(state)
+    if as_document:
+        print_json({"checkpoints": found})
+    else:
+        names = ["checkpoint", "entry", "result"]
+        print_table(f"{state}: {len(found)} checkpoints", names, [[one[name] for name in names] for one in found])
+    wrong = [one for one in found if one["result"] not in ("same", "first")]
+    if wrong:
+        raise JobError(f"{state}: {len(wrong)} of {len(found)} checkpoints are not what the log gives")
 
 
 def _report(live: LiveGraph, topics: Sequence[str], counts: dict[str, int], *, shown: bool, as_document: bool) -> None:
@@ -127,9 +261,7 @@ def _report(live: LiveGraph, topics: Sequence[str], counts: dict[str, int], *, s
         print_table(f"{live.counts['applied']:,} records", ["topic", "events", "answers"], rows)
 
 
-def _submit(
-    live: LiveGraph, path: str, param: Sequence[str] | None, take: Callable[[str, pa.Table], None] | None = None
-) -> list[str]:
+def _submit(live: LiveGraph, path: str, param: Sequence[str] | None) -> list[str]:
     """Submit the queries of a file; return their topics."""
     from goffish.streaming.graphs.cgql.syntax import CgqlError
 
@@ -140,7 +272,7 @@ def _submit(
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not text in UTF-8") from None
     try:
-        return live.submit(text, _parameters(param), on_events=take)
+        return live.submit(text, _parameters(param))
     except CgqlError as error:
         raise InputError(f"{path}, {error}") from None
 
@@ -189,6 +321,15 @@ class _Interrupt:
         """Raise KeyboardInterrupt if there was one."""
         if self._given:
             raise KeyboardInterrupt
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless there was one."""
+        self._waits = True
+        try:
+            self.check()
+            time.sleep(seconds)
+        finally:
+            self._waits = False
 
     def read(self) -> bytes:
         """Return what arrives on standard input."""

@@ -15,7 +15,7 @@ from goffish.cli.checks import check_choice, name_values
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
-from goffish.cli.query_commands import SUFFIX, check_queries, run_queries
+from goffish.cli.query_commands import SUFFIX, check_queries, print_answers, run_queries, tail_topic, verify_state
 from goffish.cli.stream_hosts import (
     MACHINES,
     AuthorityOption,
@@ -50,6 +50,7 @@ _FlowOrQueries = Annotated[
         help="Python file, with :NAME of the flow if it has several; or YAML file; or graph queries (.cgql).",
     ),
 ]
+STATE_HELP = "Folder of a live graph and its log; a run resumes where an earlier one ended."
 #: Heading of the options of graph queries.
 QUERIES = "Graph queries"
 _Param = Annotated[
@@ -87,6 +88,9 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
     stream.command("run", help="Run a flow until its sources end; Ctrl-C stops it and saves a checkpoint.")(_run)
     stream.command("worker", help="Run workers of a flow of another machine until it ends.")(run_agent)
     stream.command("check", help="Check a flow, and print its operators and channels.")(_check)
+    stream.command("tail", help="Print the events of a graph query, from the state of a run.")(_tail)
+    stream.command("answers", help="Print the current answers of a graph query, from the state of a run.")(_answers)
+    stream.command("verify", help="Replay the log in the state of a run, and compare it with the checkpoints.")(_verify)
     stream.command("list", help="List running flows.")(_list)
     stream.command("top", help="Show live metrics of a running flow; press Ctrl-C to quit.")(_top)
     stream.command("stop", help="Stop a running flow after a last checkpoint.")(_stop)
@@ -212,6 +216,24 @@ def _run(
             rich_help_panel=QUERIES,
         ),
     ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help=STATE_HELP,
+            show_default="in memory",
+            rich_help_panel=QUERIES,
+        ),
+    ] = None,
+    retention: Annotated[
+        float | None,
+        typer.Option(
+            **duration("s"),
+            help="Event time for which the log is kept; numbers are seconds.",
+            show_default="7d",
+            rich_help_panel=QUERIES,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     from dataclasses import asdict
@@ -226,14 +248,20 @@ def _run(
     from goffish.streaming.topology import SinkOptions
 
     result = None
-    if out is not None:
-        local_path(out)
+    for path in (out, state):
+        if path is not None:
+            local_path(path)
+    if retention is not None and state is None:
+        raise InputError("--retention requires --state")
     _check_options(context, queries=flow.endswith(SUFFIX))
     if flow.endswith(SUFFIX):
         if not updates:
             raise InputError(f"{flow}: graph queries need --updates")
         with _status(flow, quiet=out is None) as report:
-            run_queries(flow, updates, out, param, 5.0 if lateness is None else lateness, report, as_document=json)
+            run_queries(
+                flow, updates, out, param, 5.0 if lateness is None else lateness, report, state=state,
+                retention=604_800.0 if retention is None else retention, as_document=json,
+            )  # fmt: skip
         return
     number = read_workers(workers)
     check_choice("delivery", delivery, ("exactly-once", "at-least-once"))
@@ -317,7 +345,7 @@ def _run(
 
 def _check_options(context: typer.Context, *, queries: bool) -> None:
     """Refuse options of flows for graph queries, and the reverse."""
-    of_queries = {"updates", "out", "param", "lateness"}
+    of_queries = {"updates", "out", "param", "lateness", "state", "retention"}
     for name in context.params.keys() - {"flow", "json"}:
         source = context.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE" or queries == (name in of_queries):
@@ -369,6 +397,33 @@ def _print_scaling(result: Result, scaling: Scaling) -> None:
          *(f"{each['instances']} {each['alternate']}" for each in elements[at * size : (at + 1) * size])]
         for at, one in list(enumerate(rows))[-_SHOWN:]
     ])  # fmt: skip
+
+
+_State = Annotated[str, typer.Option(metavar="DIR", help=STATE_HELP)]
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of a query.")]
+
+
+def _tail(
+    topic: _Topic,
+    state: _State,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, help="Print only events after this number.", show_default="all that are kept"),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more events; Ctrl-C ends.")] = False,
+    json: Json = False,
+) -> None:
+    tail_topic(topic, state, after, follow=follow, as_document=json)
+
+
+def _answers(topic: _Topic, state: _State, json: Json = False) -> None:
+    print_answers(topic, state, as_document=json)
+
+
+def _verify(
+    state: Annotated[str, typer.Argument(metavar="DIR", help="Folder that the run had as --state.")], json: Json = False
+) -> None:
+    verify_state(state, as_document=json)
 
 
 def _check(context: typer.Context, flow: _FlowOrQueries, param: _Param = None, json: Json = False) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -63,6 +63,45 @@ def lock_folder(folder: Path, given: str | Path) -> IO[str]:
         lock.close()
         raise InputError(f"{given}: in use by another run; stop it, or name another folder") from None
     return lock
+
+
+@contextmanager
+def written(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that exists completely, and durably, or not at all.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    partial = path.parent / f".{path.name}.partial"
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+    opened = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def write_file(path: Path, data: bytes | memoryview) -> None:
+    """Write a file completely, and durably, or not at all.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    with written(path) as file:
+        file.write(data)
 
 
 class CheckpointFolder:
@@ -202,8 +241,8 @@ class CheckpointFolder:
         }  # fmt: skip
         try:
             if parts or whole:
-                self._write(name, memoryview(data))
-            self._write(_MANIFEST, json.dumps(manifest).encode())
+                write_file(self.path / name, memoryview(data))
+            write_file(self.path / _MANIFEST, json.dumps(manifest).encode())
         except OSError as error:
             last = "no earlier checkpoint" if self.latest is None else f"checkpoint {self.latest.number} stays valid"
             reason = error.strerror or error
@@ -211,25 +250,6 @@ class CheckpointFolder:
             raise JobError(f"{self.path}: checkpoint {number} cannot be written ({reason}); {last}") from None
         self.latest, self._chain = Checkpoint(number, manifest["body"]), chain  # type: ignore[arg-type]
         self._prune()
-
-    def _write(self, name: str, data: bytes | memoryview) -> None:
-        """Write a file completely or not at all."""
-        partial = self.path / f".{name}.partial"
-        try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / name)
-        except OSError:
-            with suppress(OSError):
-                partial.unlink()
-            raise
-        opened = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
 
     def _discard(self, name: str) -> None:
         """Remove a file of state, unless the manifest names it, as the step after its replacement has failed."""

@@ -100,6 +100,64 @@ def _frames(data: bytes) -> Iterator[tuple[int, Entry]]:
         yield at, Entry(form, records, body[_HEAD.size :], key, digest, moment)
 
 
+def _files(path: Path) -> list[Path]:
+    return sorted(path.glob(f"{_DIGIT * 16}.journal"))
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def _check_rest(path: Path, data: bytes, size: int, *, last: bool) -> None:
+    """Refuse bytes after the last complete entry, unless they are the beginning of the next one."""
+    at = size
+    while last and at + _FRAME.size + _HEAD.size <= len(data):
+        length, checksum = _FRAME.unpack_from(data, at)
+        end = at + _FRAME.size + length
+        if _HEAD.size <= length and end <= len(data) and zlib.crc32(data[at + _FRAME.size : end]) == checksum:
+            break
+        at += 1
+    else:
+        if last:
+            return
+    raise CheckpointError(f"{path}: is damaged at byte {size:,}; restore it from a copy")
+
+
+def read_entries(path: Path, first: int) -> Iterator[tuple[int, Entry]]:
+    """Iterate over the complete entries of a journal, which another process may continue, with their numbers.
+
+    Parameters
+    ----------
+    path : Path
+        Folder.
+    first : int
+        Number of the first entry that is returned.
+
+    Raises
+    ------
+    CheckpointError
+        The entry is not in the journal any more, or a file is damaged.
+    """
+    names = _files(path)
+    numbers = [int(name.stem) for name in names]
+    if numbers and numbers[0] > first:
+        raise CheckpointError(f"{path}: begins with entry {numbers[0]:,}; entry {first:,} is gone")
+    for name, number, end in zip(names, numbers, [*numbers[1:], None], strict=False):
+        if end is not None and end <= first:
+            continue
+        for _, entry in _frames(_bytes(name)):
+            if entry.form == _KEYS:
+                continue
+            if number >= first:
+                yield number, entry
+            number += 1  # noqa: PLW2901
+        if end is not None and number != end:
+            raise CheckpointError(f"{name}: is damaged after entry {number - 1:,}; restore it from a copy")
+
+
 # Payloads.
 
 
@@ -286,6 +344,8 @@ class Journal:
         Folder.
     limit : int
         Bytes of all files, about.
+    read_from : int
+        Files in which all entries are before this number are not read.
 
     Attributes
     ----------
@@ -300,8 +360,8 @@ class Journal:
         A file is missing or damaged.
     """
 
-    def __init__(self, path: str | Path, limit: int) -> None:
-        self.path, self.limit = local_path(path), limit
+    def __init__(self, path: str | Path, limit: int, read_from: int = 0) -> None:
+        self.path, self.limit, self._read_from = local_path(path), limit, read_from
         self.end = 0
         self.keys = Keys(min(_MOST_KEYS, self.segment_bytes // _SEGMENT_BYTES_PER_KEY))
         self._segments: list[_Segment] = []
@@ -332,12 +392,16 @@ class Journal:
 
     def _recover(self) -> None:
         """Find the entries; the last file may end in the middle of one, which was not acknowledged."""
-        names = sorted(self.path.glob(f"{_DIGIT * 16}.journal"))
+        names = _files(self.path)
         for at, name in enumerate(names):
-            data = self._bytes(name)
             first, size = int(name.stem), 0
             if self._segments and first != self.end:
                 raise CheckpointError(f"{name}: entries {self.end:,} to {first - 1:,} before it are missing")
+            if at < len(names) - 1 and int(names[at + 1].stem) <= self._read_from:
+                self.end = int(names[at + 1].stem)
+                self._segments.append(_Segment(name, first, name.stat().st_size))
+                continue
+            data = _bytes(name)
             self.end = first
             for size, entry in _frames(data):  # noqa: B007
                 if entry.form == _KEYS:
@@ -345,8 +409,8 @@ class Journal:
                 else:
                     self.keys.add(entry)
                     self.end += 1
-            if size < len(data) and at < len(names) - 1:
-                raise CheckpointError(f"{name}: is damaged at byte {size:,}; restore it from a copy")
+            if size < len(data):
+                _check_rest(name, data, size, last=at == len(names) - 1)
             if self.end == first:
                 name.unlink()
                 continue
@@ -355,13 +419,6 @@ class Journal:
             last = self._segments[-1]
             self._file = os.open(last.path, os.O_WRONLY | os.O_APPEND)
             os.ftruncate(self._file, last.size)
-
-    @staticmethod
-    def _bytes(path: Path) -> bytes:
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
 
     def append(self, entries: list[Entry]) -> None:
         """Write entries and wait until they are on the disk.
@@ -449,7 +506,7 @@ class Journal:
     def _replay(self, segments: list[_Segment], ends: list[int], first: int) -> Iterator[Entry]:
         for segment, end in zip(segments, ends, strict=False):
             if end > first:
-                framed = _frames(self._bytes(segment.path)[: segment.size])
+                framed = _frames(_bytes(segment.path)[: segment.size])
                 entries = (entry for _, entry in framed if entry.form != _KEYS)
                 yield from islice(entries, max(0, first - segment.first), None)
 

@@ -106,10 +106,21 @@ def in_ranges(positions, starts, lasts, found):
 
 
 @kernel
-def find_numbers(table, numbers_of, positions_of, count, numbers, hashes, slots, begin):
-    """Find or add the slots of numbers with their hashes; return how many were processed, and the new count.
+def _next_slot(unused):
+    """Return the slot of a key that is new: one that is free, or the first one that was never in use."""
+    if unused[1]:
+        unused[1] -= 1
+        return unused[2 + unused[1]]
+    unused[0] += 1
+    return unused[0] - 1
 
-    `table` has slots plus one by hash, 0 where it is empty. Stops when it is half full.
+
+@kernel
+def find_numbers(table, numbers_of, positions_of, unused, numbers, hashes, slots, begin):
+    """Find or add the slots of numbers with their hashes; return how many were processed.
+
+    `table` has slots plus one by hash, 0 where it is empty. Stops when it is half full. `unused` begins with the number
+    of slots that have been in use, and how many of them are free; those follow, the next one last.
     """
     mask = np.uint64(table.size - 1)
     most = min(table.size // 2, numbers_of.size)
@@ -127,23 +138,23 @@ def find_numbers(table, numbers_of, positions_of, count, numbers, hashes, slots,
         while True:
             slot = table[at] - 1
             if slot < 0:
-                if count >= most:
-                    return i, count
-                numbers_of[count] = number
-                positions_of[count] = position
-                slots[i] = count
-                count += 1
-                table[at] = count
+                if unused[1] == 0 and unused[0] >= most:
+                    return i
+                slot = _next_slot(unused)
+                numbers_of[slot] = number
+                positions_of[slot] = position
+                slots[i] = slot
+                table[at] = slot + 1
                 break
             if numbers_of[slot] == number:
                 slots[i] = slot
                 break
             at = (at + np.uint64(1)) & mask
-    return numbers.size, count
+    return numbers.size
 
 
 @kernel
-def find_texts(table, bounds_of, positions_of, stored, count, data, offsets, hashes, slots, begin):
+def find_texts(table, bounds_of, positions_of, stored, unused, data, offsets, hashes, slots, begin):
     """As `find_numbers` for texts with their hashes, which are appended to `stored`.
 
     ``bounds_of[2 * slot]`` and the next one are begin and end there; the last of all is the used part of `stored`.
@@ -171,17 +182,17 @@ def find_texts(table, bounds_of, positions_of, stored, count, data, offsets, has
             slot = table[at] - 1
             if slot < 0:
                 used = bounds_of[last]
-                if count >= most or used + size > stored.size:
-                    return i, count
+                if (unused[1] == 0 and unused[0] >= most) or used + size > stored.size:
+                    return i
                 for j in range(size):
                     stored[used + j] = data[first + j]
-                bounds_of[2 * count] = used
-                bounds_of[2 * count + 1] = used + size
+                slot = _next_slot(unused)
+                bounds_of[2 * slot] = used
+                bounds_of[2 * slot + 1] = used + size
                 bounds_of[last] = used + size
-                positions_of[count] = position
-                slots[i] = count
-                count += 1
-                table[at] = count
+                positions_of[slot] = position
+                slots[i] = slot
+                table[at] = slot + 1
                 break
             known = bounds_of[2 * slot]
             if positions_of[slot] == position and bounds_of[2 * slot + 1] - known == size:
@@ -194,7 +205,7 @@ def find_texts(table, bounds_of, positions_of, stored, count, data, offsets, has
                     slots[i] = slot
                     break
             at = (at + np.uint64(1)) & mask
-    return slots.size, count
+    return slots.size
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,54 @@ from goffish.streaming.hashing import Positions, distinct_keys, original_key, po
 from goffish.streaming.state import Column
 
 Slots = NDArray[np.int64]
-_NUMBER, _TEXT, _OTHER = 0, 1, 2
+_NUMBER, _TEXT, _OTHER, _FREE = 0, 1, 2, 3
 _INT64 = pa.int64()
+
+
+class Keys(NamedTuple):
+    """Integers and texts with their slots.
+
+    Attributes
+    ----------
+    slots : array
+    kinds : uint8 array
+    numbers : array
+        Of integers.
+    offsets : array
+        Of texts in `data`: one more than there are texts.
+    data : uint8 array
+    """
+
+    slots: Slots
+    kinds: NDArray[np.uint8]
+    numbers: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    def labels(self) -> Column:
+        """Return the keys.
+
+        Raises
+        ------
+        ValueError
+            The columns do not fit together.
+        """
+        sizes = [int(np.count_nonzero(self.kinds == kind)) for kind in (_NUMBER, _TEXT)]
+        ends = self.offsets[[0, -1]].tolist() if len(self.offsets) else [-1, -1]
+        if (
+            sizes != [len(self.numbers), len(self.offsets) - 1] or sum(sizes) != len(self.kinds)
+            or len(self.kinds) != len(self.slots) or ends != [0, len(self.data)] or np.any(np.diff(self.offsets) < 0)
+        ):  # fmt: skip
+            raise ValueError("keys: the columns do not fit together")
+        buffers = pa.py_buffer(self.offsets), pa.py_buffer(self.data)
+        texts = pa.LargeStringArray.from_buffers(sizes[1], *buffers)
+        texts.validate(full=True)
+        numbers = pa.array(self.numbers)
+        if not sizes[0] or not sizes[1]:
+            return texts if sizes[1] else numbers
+        found = np.empty(len(self.kinds), object)
+        found[self.kinds == _NUMBER], found[self.kinds == _TEXT] = numbers.to_pylist(), texts.to_pylist()
+        return found.tolist()
 
 
 class KeyTable:
@@ -24,7 +70,7 @@ class KeyTable:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self._unused = np.zeros(2, np.int64)  # as of `kernels.find_numbers`
         self.positions: Positions = np.empty(0, np.uint64)
         self._kinds = np.empty(0, np.uint8)
         self._numbers = np.empty(0, np.int64)
@@ -34,6 +80,21 @@ class KeyTable:
         self._others: dict[Any, int] = {}
         self._other_keys: dict[int, Any] = {}
         self._grow(512)
+
+    @property
+    def count(self) -> int:
+        """Number of slots that have been in use."""
+        return int(self._unused[0])
+
+    @property
+    def used(self) -> int:
+        """Number of keys."""
+        return int(self._unused[0] - self._unused[1])
+
+    @property
+    def slots_in_use(self) -> Slots:
+        """Slots of all keys."""
+        return np.flatnonzero(self._kinds[: self.count] != _FREE)
 
     @property
     def capacity(self) -> int:
@@ -105,7 +166,7 @@ class KeyTable:
             self._other_keys[slot] = original_key(key)
             self.positions[slot] = positions_of([self._other_keys[slot]])[0]
             self._kinds[slot] = _OTHER
-            self.count += 1
+            self._unused[0] += 1
         return slot
 
     def _number_slots(self, numbers: NDArray[np.int64]) -> Slots:
@@ -113,11 +174,11 @@ class KeyTable:
         hashes = np.empty(len(slots), np.uint64)
         kernels.hash_numbers(numbers, hashes)
         while True:
-            before = self.count
-            done, self.count = kernels.find_numbers(
-                self._tables[_NUMBER], self._numbers, self.positions, before, numbers, hashes, slots, done
+            before = self.mark
+            done = kernels.find_numbers(
+                self._tables[_NUMBER], self._numbers, self.positions, self._unused, numbers, hashes, slots, done
             )
-            self._kinds[before : self.count] = _NUMBER
+            self._kinds[self.since(before)] = _NUMBER
             if done == len(numbers):
                 return slots
             self._grow(2 * self.capacity)
@@ -127,12 +188,12 @@ class KeyTable:
         hashes = np.empty(len(slots), np.uint64)
         kernels.hash_texts(data, offsets, hashes)
         while True:
-            before = self.count
-            done, self.count = kernels.find_texts(
-                self._tables[_TEXT], self._bounds, self.positions, self._stored, before, data, offsets, hashes, slots,
-                done,
+            before = self.mark
+            done = kernels.find_texts(
+                self._tables[_TEXT], self._bounds, self.positions, self._stored, self._unused, data, offsets, hashes,
+                slots, done,
             )  # fmt: skip
-            self._kinds[before : self.count] = _TEXT
+            self._kinds[self.since(before)] = _TEXT
             if done == len(slots):
                 return slots
             used = int(self._bounds[-1])
@@ -157,6 +218,79 @@ class KeyTable:
         for place in np.flatnonzero(kinds == _OTHER).tolist():
             found[place] = self._other_keys[int(slots[place])]
         return found.tolist()
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """What `since` needs, to find keys that are added later."""
+        return int(self._unused[0]), int(self._unused[1])
+
+    def since(self, mark: tuple[int, int]) -> Slots | slice:
+        """Return the slots of the keys that were added after a mark, in this order; none were freed since then."""
+        count, free = self.mark
+        new = slice(mark[0], count)
+        if free == mark[1]:
+            return new
+        reused = self._unused[2 + free : 2 + mark[1]][::-1]
+        return np.concatenate([reused, np.arange(*new.indices(count))])
+
+    def taken(self, slots: Slots | slice) -> Keys:
+        """Return integers and texts of slots."""
+        if isinstance(slots, slice):
+            slots = np.arange(*slots.indices(self.count))
+        kinds = self._kinds[slots]
+        texts = self._texts(slots[kinds == _TEXT])
+        offsets, data = (np.frombuffer(buffer, kind) for buffer, kind in zip(
+            texts.buffers()[1:], (np.int64, np.uint8), strict=True
+        ))  # fmt: skip
+        return Keys(slots, kinds, self._numbers[slots[kinds == _NUMBER]], offsets, data)
+
+    def free(self, slots: Slots) -> None:
+        """Let new keys have the slots of these integers and texts."""
+        count, free = self.mark
+        self._kinds[slots] = _FREE
+        # The first one is the next one.
+        self._unused = np.concatenate([[count, free + len(slots)], self._unused[2 : 2 + free], np.sort(slots)[::-1]])
+        self.install(self.saved())
+
+    def saved(self) -> tuple[Keys, Slots, int]:
+        """Return all of a table of integers and texts, for `install`."""
+        return self.taken(self.slots_in_use), self._unused[: 2 + int(self._unused[1])], self.capacity
+
+    def install(self, saved: tuple[Keys, Slots, int]) -> None:
+        """Take the place of another table.
+
+        Raises
+        ------
+        ValueError
+            The parts do not fit together.
+        """
+        keys, unused, capacity = saved
+        keys.labels()  # checks them
+        slots = np.sort(np.concatenate([keys.slots, unused[2:]]))
+        if (
+            unused.dtype != np.int64 or not np.array_equal(slots, np.arange(unused[0])) or len(unused) - 2 < unused[1]
+            or capacity & (capacity - 1) or not max(512, unused[0]) <= capacity <= max(512, 4 * unused[0])
+        ):  # fmt: skip
+            raise ValueError("keys: the numbers do not fit together")
+        texts, numbers = (keys.slots[keys.kinds == kind] for kind in (_TEXT, _NUMBER))
+        positions = np.zeros(capacity, np.uint64)
+        bounds = np.zeros(2 * capacity + 2, np.int64)
+        found = np.empty(len(texts), np.uint64)
+        kernels.hash_texts(keys.data, keys.offsets, found)
+        positions[texts] = found
+        found = np.empty(len(numbers), np.uint64)
+        kernels.hash_numbers(keys.numbers, found)
+        positions[numbers] = found
+        bounds[2 * texts], bounds[2 * texts + 1], bounds[-1] = keys.offsets[:-1], keys.offsets[1:], len(keys.data)
+        self.positions, self._bounds, self._unused = positions, bounds, unused.copy()
+        self._kinds = np.full(capacity, _FREE, np.uint8)
+        self._kinds[keys.slots] = keys.kinds
+        self._numbers = np.zeros(capacity, np.int64)
+        self._numbers[numbers] = keys.numbers
+        self._stored = longer(keys.data, len(keys.data), max(1 << 12, 2 * len(keys.data)))
+        for kind in (_NUMBER, _TEXT):
+            self._tables[kind] = np.zeros(2 * capacity, np.int32)
+            kernels.fill_table(self._tables[kind], self.positions, self._kinds, kind, self.count)
 
     def _texts(self, slots: Slots) -> pa.Array:
         offsets = np.zeros(len(slots) + 1, np.int64)

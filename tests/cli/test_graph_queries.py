@@ -17,6 +17,7 @@ import pytest
 from goffish.cli.query_commands import run_queries
 from goffish.errors import JobError
 from tests.commands import assert_refused, call
+from tests.disk import Disk
 
 QUERIES = """
 # Paths from guests to servers.
@@ -151,8 +152,97 @@ def test_a_full_disk(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Path.open
 
     def full(path: Path, *arguments: Any, **more: Any) -> Any:
-        return opened(Path("/dev/full"), "w") if path.name == "paths.jsonl" else opened(path, *arguments, **more)
+        return opened(Path("/dev/full") if path.name == "paths.jsonl" else path, *arguments, **more)
 
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(JobError, match=r"--out out: cannot be written \(No space left on device\)"):
         run_queries("q.cgql", ["u.jsonl"], "out", ["most=3"], 5.0, print, as_document=True)
+
+
+RUN = ("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl", "--state", "kept")
+
+
+def test_a_run_that_is_resumed(files: Path) -> None:
+    """Breaks when a second run takes records twice, or what is kept cannot be looked at."""
+    first = call(*RUN, "--json")
+    assert first.code == 0, first.err
+    assert call(*RUN, "--out", "made").code == 0
+    lines = [json.loads(line) for line in (files / "made" / "busy.jsonl").read_text().splitlines()]
+    assert [row["offset"] for row in lines] == [0, 1] and essential(lines) == EXPECTED["busy"]
+    seen = call("stream", "tail", "busy", "--state", "kept", "--after", "0", "--json")
+    assert essential([json.loads(line) for line in seen.out.splitlines()]) == EXPECTED["busy"][1:]
+    whole = call("stream", "tail", "paths", "--state", "kept")
+    assert whole.out == "1970-01-01T00:00:04+00:00 paths REACHABLE source=g, sink=s, hops=2\n"
+    answers = json.loads(call("stream", "answers", "paths", "--state", "kept", "--json").out)
+    assert answers["answers"] == [{"source": "g", "sink": "s", "hops": 2}] and "hops: 3" in answers["query"]
+    found = json.loads(call("stream", "verify", "kept", "--json").out)["checkpoints"]
+    assert [one["result"] for one in found] == ["same", "same"]
+    newest = max((files / "kept").glob("checkpoint-*.arrow"))
+    newest.write_bytes(b"no")
+    ended = call("stream", "verify", "kept")
+    assert ended.code == 1 and ended.err == "error: kept: 1 of 2 checkpoints are not what the log gives\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "q.cgql", "--updates", "u.jsonl", "--param", "most=2", "--state", "kept"], "--state kept: has other"),
+        ([*RUN[1:], "--lateness", "3"], "kept: has lateness = 5 s, and not 3 s; give the same, or name a new folder"),
+        (["run", "q.cgql", "--updates", "few.jsonl", "--param", "most=3", "--state", "kept"], "--updates: have 4 rec"),
+        ([*RUN[1:], "--updates", "-", "--updates", "u.jsonl"], "--updates -: must come last with --state"),
+        (["run", "q.cgql", "--updates", "u.jsonl", "--param", "most=3", "--retention", "1h"], "--retention requires"),
+        (["run", "q.cgql", "--updates", "u.jsonl", "--param", "most=3", "--state", "s3://b/x"], "s3://b/x: URIs are"),
+        (["tail", "none", "--state", "kept"], "topic none: unknown; choose from paths, busy"),
+        (["tail", "paths", "--state", "nowhere"], "nowhere: has no live graph"),
+        (["answers", "paths", "--state", "."], ".: is not the folder of a live graph; name a new folder"),
+        (["verify", "u.jsonl"], "u.jsonl: is a file; name a folder"),
+    ],
+)
+def test_what_is_refused_of_a_state(files: Path, arguments: list[str], message: str) -> None:
+    """Breaks when a state is continued by something else, or an error does not say what is wrong."""
+    assert call(*RUN).code == 0
+    (files / "few.jsonl").write_text((files / "u.jsonl").read_text().splitlines()[0] + "\n")
+    ended = call("stream", *arguments)
+    assert_refused(ended)
+    assert ended.err.startswith(f"error: {message}"), ended.err
+
+
+def test_a_topic_is_followed(files: Path) -> None:
+    """Breaks when events that another process adds are not printed, or are printed before they are durable."""
+    import goffish as gf
+
+    with gf.stream.LiveGraph(lateness=0, state="kept") as live:
+        live.submit("DETECT Match(vertex:{}) AS all")
+        command = [sys.executable, "-m", "goffish", "stream", "tail", "all", "--state", "kept", "--follow", "--json"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        for number in range(3):
+            live.feed([{"t": number, "op": "+v", "id": number}])
+            assert json.loads(process.stdout.readline())["id"] == number
+        live.checkpoint()
+        live.feed([{"t": 9, "op": "+v", "id": 9}])
+        assert json.loads(process.stdout.readline())["id"] == 9
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+        assert process.returncode == 130 and not errors
+
+
+def test_a_disk_that_is_full(files: Path, tmp_path: Path) -> None:
+    """Breaks when a run on a full disk ends in a traceback or loses events, or cannot be resumed."""
+    (tmp_path / "disk").mkdir()
+    disk = Disk(tmp_path / "disk", 64)
+    try:
+        rows = [{"t": t, "op": "+v", "id": f"vertex {t:020}", "attrs": {"kind": "guest"}} for t in range(30_000)]
+        (files / "u.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+        (files / "q.cgql").write_text("DETECT Match(vertex:{kind = guest}) AS guests")
+        run = ("stream", "run", "q.cgql", "--updates", "u.jsonl", "--state", "disk/kept", "--out", "made")
+        ended = disk(*run)
+        assert ended.code == 1, ended.err
+        assert "No space left on device" in ended.err and ended.err.count("\n") == 1, ended.err
+        disk.resize(100_000)
+        ended = disk(*run)
+        assert ended.code == 0, ended.err
+        found = [json.loads(line) for line in (files / "made" / "guests.jsonl").read_text().splitlines()]
+        assert [(row["offset"], row["id"]) for row in found] == [(at, one["id"]) for at, one in enumerate(rows)]
+    finally:
+        disk.close()

@@ -48,7 +48,7 @@ NOT_WRITTEN = """
     master meme memory method name name_pattern null_model objective only operator option order pack packages
     parallel param pass_environment paths period plate plates policy preset price rate rates reductions refine require
     result resume_from role run runner seed self_loops semantics separator server since sizes source sources
-    spark_master spec spot_since start state store table time time_format time_unit title token top traces truth
+    spark_master spec spot_since start state store table time time_format time_unit title token top topic traces truth
     unavailable unit units until updates variability variant vertex vertex_exists vertex_weights vertices web weight
     what window workers zone
 """.split()  # noqa: SIM905 (one word a line would fill pages)
@@ -180,6 +180,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "save:path": lambda path: save(Figure(), path),
         "Calibration.write:path": lambda path: Calibration({}, []).write(path),
         "Flow.run:checkpoint": lambda path: flow.run(checkpoint=path),
+        "LiveGraph.__init__:state": lambda path: gf.stream.LiveGraph(state=path),
         "Scaling.__init__:output": lambda path: flow.run(scaling=gf.stream.Scaling(output=path)),
         "Flow.start:checkpoint": lambda path: flow.start(checkpoint=path),
         "receive_grpc:journal": lambda path: gf.stream.receive_grpc("127.0.0.1:8090", journal=path),

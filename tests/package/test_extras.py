@@ -63,6 +63,12 @@ read.source(stream.read_delta("table")).sink(seen)
 read.run()
 print("read", len(seen.values))
 """
+_CRON = """
+import goffish as gf
+
+live = gf.stream.LiveGraph()
+print(live.submit('DETECT Match(edge:{}) FROM "0 8 * * 1-5" TO "0 17 * * 1-5" REPEAT AS work'))
+"""
 _NETWORKX = "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"
 _KAFKA = """
 from confluent_kafka import Producer
@@ -89,6 +95,7 @@ COMMANDS = {
     "spark": (["goffish", "run", "components", "store", "--engine", "spark"], "components"),
     "kafka": (["python", "-c", _KAFKA], "1"),
     "delta": (["python", "-c", _TABLE], "read 2"),
+    "cron": (["python", "-c", _CRON], "['work']"),
     "http": (["python", "-c", _RECEIVED], "answered 200"),
     "service": (["python", "-c", _SERVED, "{}"], "served"),
     "service,postgres": (["python", "-c", _SERVED, "{{'database': '{url}'}}"], "served"),

@@ -159,6 +159,7 @@ DIFFERENT = {
     "--resume": "a run, or a calibration",
     "--slots": "for jobs, or for workers",
     "--start": "of paths, windows, or instances",
+    "--state": "of jobs, or a folder of a live graph",
     "--timesteps": "written by run, read by plot",
     "--token": "of a client, or of a flow",
     "--until": "a time, or a duration",

@@ -125,6 +125,24 @@ class Values:
         return number
 
     @property
+    def number_of_lists(self) -> int:
+        """How many lists there are."""
+        return len(self._of_lists)
+
+    def lists_from(self, number: int) -> tuple[NDArray[np.int64], Kinds, Bits]:
+        """Return the sizes of lists from a number on, and their elements."""
+        firsts = self._firsts[number : self.number_of_lists + 1]
+        return np.diff(firsts), self._kinds[firsts[0] : firsts[-1]], self._bits[firsts[0] : firsts[-1]]
+
+    def add_lists(self, sizes: NDArray[np.int64], kinds: Kinds, bits: Bits) -> Bits:
+        """Add lists that `lists_from` returned; return their numbers."""
+        values = self.decode(kinds, bits)
+        values = values if isinstance(values, list) else values.to_pylist()
+        ends = np.cumsum(sizes).tolist()
+        rows = [values[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
+        return np.array([self._encode_list(row) for row in rows], np.int64)
+
+    @property
     def lists(self) -> Lists:
         """Elements of lists, for compiled code."""
         return Lists(self._firsts, self._kinds, self._bits, self._bits.view(np.float64))

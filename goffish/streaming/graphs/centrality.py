@@ -76,6 +76,8 @@ class Centrality(Pattern):
 
     statuses, columns, roles, dtype = ("LEFT", "ENTERED"), ("vertex",), ("vertex",), _RANKED
 
+    kept = ("_net", "_state")
+
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
         self._rule = _Rule(self._arguments["top"], self._arguments["measure"] == "pagerank")
@@ -90,6 +92,13 @@ class Centrality(Pattern):
     @property
     def pending(self) -> bool:
         return bool(self._state.counts[score_kernels.PENDING])
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        state = self._state  # the order of the heap depends on labels
+        heap = state.heap[: state.counts[score_kernels.HEAP]]
+        others = np.flatnonzero(state.is_top | state.was_top | state.is_changed | state.is_queued)
+        return np.concatenate([others, heap]), heap[:0]
 
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         if self._rule.is_pagerank:
@@ -121,7 +130,8 @@ class Centrality(Pattern):
     def shown(self, encoder: Encoder, keys: Numbers, values: NDArray[Any]) -> dict[str, pa.Array]:
         values = values.astype(_RANKED, copy=False)
         columns = super().shown(encoder, keys, values)
-        return columns | {name: pa.array(values[name].copy()) for name in ("rank", "score")}
+        # The last digits depend on the order in which scores came about.
+        return columns | {"rank": pa.array(values["rank"].copy()), "score": pa.array(np.round(values["score"], 9))}
 
 
 def _ranked(ranks: Numbers, scores: NDArray[np.float64]) -> NDArray[Any]:

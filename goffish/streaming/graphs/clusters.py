@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -217,6 +218,11 @@ class Measured(Pattern):
     def _is_cluster(self, part: int) -> bool:
         return True
 
+    def slots(self, keys: Numbers, values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        nothing = np.zeros(0, np.int64)
+        about = (one.about for one in values if one.about is not None)
+        return np.concatenate([nothing, *(one.members for one in values), *about]), nothing
+
     def vertices(self, key: int, value: Any) -> frozenset[int]:
         return frozenset((value.members if value.about is None else value.about).tolist())
 
@@ -232,6 +238,7 @@ class Cluster(Measured):
     statuses = ("DISAPPEARED", "MERGED", "SPLIT", "CREATED", "GROWN", "JOINED", "PARTED")
     closing, opening, presence = 2, frozenset([2, 3]), frozenset([2, 3, 5])
     _begun = (cluster_kernels.SPLIT, cluster_kernels.CREATED)
+    kept = ("_forest",)
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -274,6 +281,19 @@ class Cluster(Measured):
         if rules.follows:
             self.moved = tuple(rows[:count].T.copy())
         return self._found(made)
+
+    def saved(self) -> dict[str, Any]:
+        return super().saved() | {"follows": self._rules.follows}
+
+    def install(self, saved: Mapping[str, Any]) -> None:
+        saved = dict(saved)
+        self._rules = self._rules._replace(follows=bool(saved.pop("follows")))
+        super().install(saved)
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        forest = self._forest
+        return np.flatnonzero(forest.is_moved | (forest.component >= 0) | (forest.leaves != 0)), forest.moved[:0]
 
     def follow_members(self) -> None:
         if self._rules.follows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,6 +98,7 @@ class Evolved(Measured):
     closing, opening, presence = 0, frozenset([0]), frozenset([0])
     roles = ("node", "")
     _begun = (0,)
+    kept = ("_state",)
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -111,6 +113,19 @@ class Evolved(Measured):
     @property
     def pending(self) -> bool:
         return bool(self._state.counts[:2].any())
+
+    def saved(self) -> dict[str, Any]:
+        return super().saved() | {"groups": self._groups.saved()}
+
+    def install(self, saved: Mapping[str, Any]) -> None:
+        saved = dict(saved)
+        self._groups.install(saved.pop("groups"))
+        super().install(saved)
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        members = self._state.members
+        return members[members >= 0], members[:0]
 
     def see(self, encoder: Encoder, deltas: Deltas) -> Deltas:
         deltas = super().see(encoder, deltas)

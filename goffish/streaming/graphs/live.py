@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -15,19 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goffish.errors import InputError, JobError
+from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError
 from goffish.graph.graph import Graph, from_edges
-from goffish.streaming.batches import FIRST, LAST, moments
-from goffish.streaming.graphs.predicates import Flips
-from goffish.streaming.graphs.queries import Queries, Query
-from goffish.streaming.graphs.records import Encoder, Records
-from goffish.streaming.graphs.sequencer import Sequencer
-from goffish.streaming.graphs.state import Changes, State
+from goffish.partial import local_path
+from goffish.streaming.batches import FIRST, LAST, event_time, moments
+from goffish.streaming.graphs import durable
+from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
+from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
+from goffish.streaming.graphs.queries import Query
+from goffish.streaming.journal import Refused
 from goffish.streaming.windows import Duration, microseconds
 
 #: Records of iterables that are encoded at a time.
 _CHUNK = 1 << 14
 _ERRORS = 1000
+#: How often the files of another process are looked for.
+_ATTEMPTS = 3
 
 
 class LiveGraph:
@@ -52,6 +57,11 @@ class LiveGraph:
     on_error : callable, optional
         Takes each record that is not applied because it is late or not accepted, and the reason. Otherwise, the last
         1,000 are kept in `errors`.
+    state : str or Path, optional
+        Folder in which everything is kept: records are there before `feed` returns, and a live graph with the folder
+        of an earlier one goes on where that one ended, however it ended. One process uses it at a time.
+    retention : str, float or timedelta
+        How long the log of records is kept in `state`, in event time.
 
     Attributes
     ----------
@@ -61,7 +71,9 @@ class LiveGraph:
     Raises
     ------
     InputError
-        An argument is not accepted.
+        An argument is not accepted, or the folder has other options, is in use, or belongs to something else.
+    CheckpointError
+        What is in the folder is damaged.
 
     Examples
     --------
@@ -82,20 +94,33 @@ class LiveGraph:
     def __init__(
         self, *, lateness: Duration = 5.0, idle: Duration = 60.0, window: int = 1_000_000, streams: int = 1024,
         attributes: int = 256, events: int = 100_000, on_error: Callable[[Any, str], None] | None = None,
+        state: str | Path | None = None, retention: Duration = "7d",
     ) -> None:  # fmt: skip
         for name, value in (("window", window), ("streams", streams), ("attributes", attributes), ("events", events)):
             if value < 1:
                 raise InputError(f"{name} = {value}: must be at least 1")
-        idle_s = microseconds(idle, "idle") / 1e6
-        self._sequencer = Sequencer(microseconds(lateness, "lateness", zero=True), idle_s, -(-window // 64) * 64)
-        self._encoder = Encoder(streams, attributes)
-        self._state = State(self._encoder)
-        self._last = FIRST
-        self._torn = False  # whether records are being applied
-        self._queries = Queries(self._state, self._encoder, events)
-        self._counts = dict.fromkeys(("accepted", "applied", "duplicate", "late", "rejected"), 0)
+        self._options = Options(
+            microseconds(lateness, "lateness", zero=True), microseconds(idle, "idle"), window, streams, attributes,
+            events,
+        )  # fmt: skip
+        kept = microseconds(retention, "retention")
         self.errors: deque[tuple[Any, str]] = deque(maxlen=_ERRORS)
         self._on_error = on_error or (lambda record, error: self.errors.append((record, error)))
+        self._torn = ""  # why no records can be applied any more
+        self._read: Path | None = None
+        self._next = 0
+        self._syncs: list[Callable[[], None]] = []
+        self._engine = Engine(self._options)
+        self._folder: Folder | None = None
+        if state is not None:
+            self._folder = Folder(state, self._options, kept)
+            try:
+                self._engine = recovered(self._folder, self._options)
+            except BaseException:
+                self._folder.close()
+                raise
+        self._mark = Added.mark(self._engine.encoder)
+        self._started = time.monotonic() - self._engine.clock
 
     def feed(self, records: Any) -> int:
         """Take records of changes, and apply those that are complete.
@@ -132,37 +157,194 @@ class LiveGraph:
         also removes the edges of the vertex. Updates of what does not exist have no effect, and are counted.
         """
         for part in parts_of(records):
+            self._check()
             is_table = isinstance(part, pa.Table)
-            found = self._encoder.table(part) if is_table else self._encoder.rows(part)
-            released = self._sequencer.push(found.records, list(self._encoder.streams), time.monotonic())
-            sizes = len(found.records) + len(found.rejected), len(released.duplicates), len(released.late)
-            for name, size in zip(("accepted", "duplicate", "late"), sizes, strict=True):
-                self._counts[name] += size
-            self._counts["rejected"] += len(found.rejected)
-            self._apply(released.records)
+            found = self._engine.encoder.table(part) if is_table else self._engine.encoder.rows(part)
+            arrival = Arrival(found.records, len(found.rejected), time.monotonic() - self._started)
+            with self._whole():
+                added = self._log(FEED, arrival.packed(), len(found.records.ops))
+                begun = time.monotonic()
+                released = self._engine.take(arrival)
+                self._follow(FEED, added, arrival)
+                if self._folder is not None:
+                    self._folder.policy.measure(len(found.records.ops), time.monotonic() - begun)
             late = [(place, "late: records of this time have been applied") for place in found.places[released.late]]
             for place, error in found.rejected + late:
                 self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
-            self._queries.deliver()
-        return len(self._sequencer)
+            self._engine.deliver()
+            if self._folder is not None and self._folder.policy.is_due(time.monotonic()):
+                self.checkpoint()
+        return len(self._engine.sequencer)
 
     def end(self) -> None:
         """Apply all records that wait, as no more will come. Later records are late."""
-        self._apply(self._sequencer.end(list(self._encoder.streams)))
-        self._queries.deliver()
+        self._check()
+        with self._whole():
+            added = self._log(END, None)
+            self._engine.end()
+            self._follow(END, added)
+        self._engine.deliver()
 
-    def _apply(self, records: Records) -> None:
+    def before_checkpoints(self, sync: Callable[[], None]) -> None:
+        """Call a function before each checkpoint: to make durable what was written of the events before it.
+
+        Parameters
+        ----------
+        sync : callable
+        """
+        self._syncs.append(sync)
+
+    @classmethod
+    def reading(cls, state: str | Path) -> LiveGraph:
+        """Return the live graph in a folder, to look at, also while another process uses it.
+
+        Parameters
+        ----------
+        state : str or Path
+
+        Returns
+        -------
+        LiveGraph
+            It accepts no records; `refresh` follows the other process.
+
+        Raises
+        ------
+        InputError
+            There is no live graph.
+        CheckpointError
+            The folder is damaged.
+        """
+        path = local_path(state)
+        options = durable.options_of(path, state)
+        if options is None:
+            raise InputError(f"{state}: has no live graph")
+        live = cls()
+        live._options, live._torn, live._read = options, "is for reading only", path
+        for attempt in range(_ATTEMPTS):
+            try:
+                live._engine, live._next, _ = restored(path, options)
+                live.refresh()
+                break
+            except CheckpointError:  # or the other process has removed a file since it was listed
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        return live
+
+    def refresh(self) -> bool:
+        """Follow the process that uses the folder of a live graph that `reading` returned.
+
+        Returns
+        -------
+        bool
+            Whether there was something new.
+
+        Raises
+        ------
+        InputError
+            The live graph is not for reading only.
+        CheckpointError
+            The folder is damaged.
+        """
+        if self._read is None:
+            raise InputError("refresh: only of a live graph that is for reading; see LiveGraph.reading")
+        begun = self._next
+        for number, form, held in read_log(self._read, begun):
+            replay(self._engine, form, held, self._read, number)
+            self._next = number + 1
+        return self._next > begun
+
+    def first_event(self, topic: str) -> int:
+        """Return the number of the first event of a query that is kept.
+
+        Parameters
+        ----------
+        topic : str
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InputError
+            There is no such topic.
+        """
+        return self._query(topic).topic.first
+
+    def checkpoint(self) -> None:
+        """Save the state in the folder now, so that less of the log is replayed later.
+
+        Raises
+        ------
+        InputError
+            The live graph has no folder.
+        JobError
+            The folder cannot be written.
+        """
+        self._check()
+        if self._folder is None:
+            raise InputError("checkpoint: the live graph has no folder; give one as state")
+        for sync in self._syncs:
+            sync()
+        self._folder.save(self._engine.saved(), self._engine.now)
+
+    def close(self) -> None:
+        """Save the state if there is a folder, and let another process use it. No more records are accepted.
+
+        Raises
+        ------
+        JobError
+            The folder cannot be written; what was fed is in its log.
+        """
+        folder, self._folder = self._folder, None
+        try:
+            if folder is not None and not self._torn and folder.policy.bytes:
+                for sync in self._syncs:
+                    sync()
+                folder.save(self._engine.saved(), self._engine.now)
+        finally:
+            if folder is not None:
+                folder.close()
+                self._torn = self._torn or "is closed"
+
+    def __enter__(self) -> LiveGraph:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
         if self._torn:
-            raise JobError("the live graph was interrupted while it applied records; make a new one")
-        self._torn = True
-        changes, flips = Changes.empty(0), Flips.empty(0)
-        if len(records):
-            changes, flips = self._state.apply(records)
-            self._last = int(records.times[-1])
-        first = self._counts["applied"]
-        self._counts["applied"] += len(records)
-        self._queries.step(changes, flips, records.times, first + 1, self._sequencer.watermark)
-        self._torn = False
+            raise JobError(f"the live graph {self._torn}; make a new one")
+
+    @contextmanager
+    def _whole(self, *, done: bool = False) -> Iterator[None]:
+        """Accept nothing more if this is interrupted, or cannot be written to the log although it is done."""
+        self._torn = "was interrupted while it applied records"
+        try:
+            yield
+        except Refused as error:
+            if done:
+                self._torn = "could not write to its log"
+                raise JobError(str(error)) from None
+            self._torn = ""
+            raise JobError(f"{error}; the records were not taken") from None
+        self._torn = ""
+        self._mark = Added.mark(self._engine.encoder)
+
+    def _log(self, form: int, tree: Any, updates: int = 0) -> Added | None:
+        """Write what is to be done to the log, with the labels and names that are new; return these."""
+        if self._folder is None:
+            return None
+        added = Added.since(self._engine.encoder, self._mark)
+        self._folder.append(form, (added, tree), updates)
+        return added
+
+    def _follow(self, form: int, added: Added | None, arrival: Arrival | None = None) -> None:
+        """Let replicas do the same."""
+        for replica in self._engine.replicas:
+            assert added is not None
+            replica.follow(form, added, arrival)
 
     def submit(
         self, text: str, parameters: Mapping[str, Any] | None = None, *,
@@ -211,8 +393,16 @@ class LiveGraph:
         >>> live.events("paths").select(["status", "source", "sink", "hops"]).to_pylist()
         [{'status': 'REACHABLE', 'source': 'a', 'sink': 'h', 'hops': 2}]
         """
-        topics = self._queries.submit(text, parameters or {}, on_events, self._now)
-        self._queries.deliver()
+        self._check()
+        folder = self._folder
+        history = None if folder is None else _History(folder.path, self._options, folder.end)
+        topics = self._engine.submit(text, parameters or {}, on_events, history)
+        with self._whole(done=True):
+            plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
+            self._log(SUBMIT, (text, plain))
+        if any(topic not in self._engine.queries.all for topic in topics):
+            self.checkpoint()  # what the replay for a query in the past needs may be gone later
+        self._engine.deliver()
         return topics
 
     def cancel(self, topic: str) -> None:
@@ -227,8 +417,40 @@ class LiveGraph:
         InputError
             No such query runs.
         """
-        self._queries.cancel(topic, self._now)
-        self._queries.deliver()
+        self._check()
+        self._engine.cancel(topic)
+        with self._whole(done=True):
+            self._follow(CANCEL, self._log(CANCEL, topic))
+        self._engine.deliver()
+
+    def subscribe(self, topic: str, on_events: Callable[[str, pa.Table], None], after: int | None = None) -> None:
+        """Pass the events of a query to a function, which takes the place of an earlier one.
+
+        Parameters
+        ----------
+        topic : str
+        on_events : callable
+            Called with the topic and a table of events, while records are fed.
+        after : int, optional
+            Number of the first event to be passed [default: only new ones]. A function that remembers the last
+            ``offset`` receives each event once, also if this process ends and another one continues from its folder.
+
+        Raises
+        ------
+        InputError
+            There is no such topic, or the events are not kept any more.
+        """
+        query = self._query(topic)
+        if after is not None:
+            events = query.topic.events(after)
+            if len(events):
+                on_events(topic, events)
+        self._engine.subscribe(topic, on_events)
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of all queries, also of those that have ended."""
+        return list(self._engine.topics)
 
     def events(self, topic: str, after: int = 0) -> pa.Table:
         """Return the events of a query.
@@ -290,34 +512,26 @@ class LiveGraph:
         return str(self._query(topic))
 
     def _query(self, topic: str) -> Query:
-        if topic not in self._queries.all:
-            raise InputError(f"topic {topic}: unknown; choose from {', '.join(self._queries.all) or 'none'}")
-        return self._queries.all[topic]
-
-    @property
-    def _now(self) -> int:
-        """Time up to which all records are applied; that of the last one after `end`.
-
-        Before the first one, it would depend on how many wait.
-        """
-        reached = self._sequencer.watermark
-        return self._last if reached == LAST or self._last == FIRST else reached
+        topics = self._engine.topics
+        if topic not in topics:
+            raise InputError(f"topic {topic}: unknown; choose from {', '.join(topics) or 'none'}")
+        return topics[topic]
 
     @property
     def time(self) -> datetime | None:
         """Time up to which all records are applied; ``None`` before the first one and after `end`."""
-        reached = self._sequencer.watermark
+        reached = self._engine.sequencer.watermark
         return None if reached in (FIRST, LAST) else moments(np.array([reached]))[0]
 
     @property
     def num_vertices(self) -> int:
         """Number of vertices."""
-        return int(np.count_nonzero(self._state.graph.vertices))
+        return int(np.count_nonzero(self._engine.state.graph.vertices))
 
     @property
     def num_edges(self) -> int:
         """Number of edges."""
-        return int(np.count_nonzero(self._state.graph.edges.alive))
+        return int(np.count_nonzero(self._engine.state.graph.edges.alive))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -326,26 +540,26 @@ class LiveGraph:
         ``accepted = applied + duplicate + late + rejected + waiting``. Updates without effect are of elements that do
         not exist (``unknown_element``), or add an edge under the id of one with other ends (``edge_id_conflict``).
         """
-        return self._counts | {
-            "waiting": len(self._sequencer), "unknown_element": self._state.unknown,
-            "edge_id_conflict": self._state.conflicts,
+        return self._engine.counts | {
+            "waiting": len(self._engine.sequencer), "unknown_element": self._engine.state.unknown,
+            "edge_id_conflict": self._engine.state.conflicts,
         }  # fmt: skip
 
     @property
     def vertices(self) -> pa.Table:
         """Vertices and their attributes: ``id``, and a column for each attribute."""
-        return self._state.table(edges=False)
+        return self._engine.state.table(edges=False)
 
     @property
     def edges(self) -> pa.Table:
         """Edges: ``id``, ``source``, ``target``, ``last_seen``, and a column for each attribute."""
-        return self._state.table(edges=True)
+        return self._engine.state.table(edges=True)
 
     def graph(
         self, *, weight: str | None = None, directed: bool = True,
-        parallel: Literal["min", "sum", "first", "keep"] = "min",
+        parallel: Literal["min", "sum", "first", "keep"] = "min", at: datetime | str | float | None = None,
     ) -> Graph:  # fmt: skip
-        """Return the current graph, for the algorithms of the library.
+        """Return the current graph, or that of an earlier time, for the algorithms of the library.
 
         Parameters
         ----------
@@ -354,6 +568,9 @@ class LiveGraph:
         directed : bool
         parallel : {"min", "sum", "first", "keep"}
             What becomes of several edges between two vertices, as in `from_edges`.
+        at : datetime, str or float, optional
+            Time of the last records that are applied: a timestamp, an ISO 8601 text or seconds since 1970, within what
+            is kept in the folder of the live graph.
 
         Returns
         -------
@@ -363,14 +580,15 @@ class LiveGraph:
         Raises
         ------
         InputError
-            No edge has the attribute, or a weight is negative.
+            No edge has the attribute, a weight is negative, or the time is not within what is kept.
         """
-        graph, encoder = self._state.graph, self._encoder
+        engine = self._engine if at is None else self._engine_at(at)
+        graph, encoder = engine.state.graph, engine.encoder
         vertices, edges = np.flatnonzero(graph.vertices), np.flatnonzero(graph.edges.alive)
         numbers = np.cumsum(graph.vertices) - 1
         weights = None
         if weight is not None:
-            weights = self._state.numbers_of(weight)
+            weights = engine.state.numbers_of(weight)
             if weights is None:
                 raise InputError(f"weight = {weight!r}: no edge has such an attribute")
             weights = np.nan_to_num(weights[edges], nan=1.0)
@@ -382,9 +600,229 @@ class LiveGraph:
             labels=labels, parallel=parallel,
         )  # fmt: skip
 
+    def _engine_at(self, at: datetime | str | float) -> Engine:
+        """Return the engine after the records of a time."""
+        try:
+            time = event_time(datetime.fromisoformat(at) if isinstance(at, str) else at)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InputError(f"at = {at!r:.60}: {error}") from None
+        path = self._read if self._folder is None else self._folder.path
+        if path is None:
+            raise InputError(f"at = {at}: the live graph keeps no earlier times; give it a folder as state")
+        if time > self._engine.now:
+            raise InputError(f"at = {at}: records are applied until {_text(self._engine.now)} only")
+        end = self._next if self._folder is None else self._folder.end
+        found = _History(path, self._options, end)(time)
+        if found is None:
+            raise InputError(f"at = {at}: the log does not go back that far")
+        replica, entries = found
+        replica.engine.limit = time
+        for form, added, held in entries:
+            if replica.engine.sequencer.watermark >= time:
+                break
+            replica.follow(form, added, held)
+        return replica.engine
+
     def __repr__(self) -> str:
         until = f", until {self.time.isoformat()}" if self.time is not None else ""
         return f"LiveGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges{until})"
+
+
+def restored(
+    path: Path, options: Options, most: int | None = None, before: int | None = None
+) -> tuple[Engine, int, list[Saved]]:
+    """Return the engine of the newest checkpoint that is valid, or an empty one.
+
+    Parameters
+    ----------
+    path : Path
+    options : Options
+    most : int, optional
+        Time up to which records may have been applied.
+    before : int, optional
+        Number of an entry of the log, up to which the checkpoint may be.
+
+    Returns
+    -------
+    engine : Engine
+    entry : int
+        Number of the entry of the log that follows.
+    damaged : list of Saved
+        Newer checkpoints that are not valid.
+    """
+    damaged = []
+    for saved in checkpoints(path):
+        if (most is not None and saved.time > most) or (before is not None and saved.entry > before):
+            continue
+        try:
+            engine = Engine(options)
+            engine.install(saved.read(), str(saved.path))
+        except CheckpointError:
+            damaged.append(saved)
+        else:
+            return engine, saved.entry, damaged
+    return Engine(options), 0, damaged
+
+
+class _History:
+    """Finds replicas of a live graph as of earlier times.
+
+    Parameters
+    ----------
+    path : Path
+    options : Options
+    end : int
+        Number of the entry of the log up to which they are replayed.
+    """
+
+    def __init__(self, path: Path, options: Options, end: int) -> None:
+        self._path, self._options, self._end = path, options, end
+
+    def __call__(self, time: int) -> tuple[Replica, Iterator[tuple[int, Added, Any]]] | None:
+        """Return a replica without queries, and the entries of the log that follow; ``None`` if there is none."""
+        engine, first, _ = restored(self._path, self._options, time, self._end)
+        if first < durable.first_entry(self._path):
+            return None
+        engine.leave_queries()
+        return Replica(engine), self._entries(engine, first)
+
+    def _entries(self, engine: Engine, first: int) -> Iterator[tuple[int, Added, Any]]:
+        for number, form, held in read_log(self._path, first):
+            if number >= self._end:
+                return
+            with _named(f"{self._path}, entry {number:,} of the log"):
+                added, given = held
+                # The replica has numbers of its own, so that those of the log cannot be checked here.
+                given = Arrival.unpacked(given, None) if form == FEED else given
+            yield form, added, given
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Name what is damaged."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
+        raise CheckpointError(f"{name}: is damaged ({error})") from None
+
+
+def recovered(folder: Folder, options: Options) -> Engine:
+    """Return the engine of a folder as it was after the last entry of the log.
+
+    Raises
+    ------
+    CheckpointError
+        Something is damaged that is needed.
+    """
+    engine, first, damaged = restored(folder.path, options)
+    try:
+        folder.open_log(first)
+        for number, form, held in read_log(folder.path, first):
+            replay(engine, form, held, folder.path, number)
+    except CheckpointError as error:
+        if not damaged:
+            raise
+        names = ", ".join(one.path.name for one in damaged)
+        raise CheckpointError(f"{error}, and it is needed as {names} is damaged") from None
+    for one in damaged:
+        warnings.warn(f"{one.path}: is damaged; the log was replayed from an earlier one", GoffishWarning, stacklevel=4)
+    folder.remove(damaged)
+    return engine
+
+
+def verify(state: str | Path) -> list[dict[str, Any]]:
+    """Replay the log of a live graph from each checkpoint to the next one, and compare what it gives with that one.
+
+    Parameters
+    ----------
+    state : str or Path
+
+    Returns
+    -------
+    list of dict
+        For each checkpoint, the oldest one first: ``checkpoint``, ``entry``, and ``result``, which is ``"same"``,
+        ``"first"`` if there is nothing from which it could be replayed, or else what is wrong.
+
+    Raises
+    ------
+    InputError
+        There is no live graph.
+    CheckpointError
+        The log is damaged.
+    """
+    path = local_path(state)
+    options = durable.options_of(path, state)
+    if options is None:
+        raise InputError(f"{state}: has no live graph")
+    found: list[dict[str, Any]] = []
+    engine: Engine | None = Engine(options)
+    at = 0
+    for saved in reversed(checkpoints(path)):
+        result = "same"
+        try:
+            held = saved.read()
+        except CheckpointError as error:
+            held, result = None, str(error)
+        if engine is not None:
+            try:
+                at = replay_until(path, engine, at, saved.entry)
+            except CheckpointError:
+                if found:
+                    raise
+                result, engine = "first" if held is not None else result, None
+        if engine is not None and held is not None and durable.checksum(engine.saved()) != saved.sha256:
+            result = "differs from the log"
+        if held is not None:
+            engine, at = Engine(options), saved.entry
+            engine.install(held, str(saved.path))
+        found.append({"checkpoint": saved.path.name, "entry": saved.entry, "result": result})
+    if engine is not None:
+        replay_until(path, engine, at, None)
+    return found
+
+
+def replay_until(path: Path, engine: Engine, first: int, end: int | None) -> int:
+    """Replay entries of a log up to a number; return it, or that of the next entry."""
+    for number, form, held in read_log(path, first):
+        if number == end:
+            return number
+        replay(engine, form, held, path, number)
+        first = number + 1
+    if end is not None and first != end:
+        raise CheckpointError(f"{path}: the log ends with entry {first - 1:,}; a checkpoint is of entry {end - 1:,}")
+    return first
+
+
+def replay(engine: Engine, form: int, held: Any, path: Path, number: int) -> None:
+    """Do what an entry of the log says.
+
+    Raises
+    ------
+    CheckpointError
+        It is damaged.
+    """
+    with _named(f"{path}, entry {number:,} of the log"):
+        added, given = held
+        added.add_to(engine.encoder)
+        if form == FEED:
+            given = Arrival.unpacked(given, engine.encoder)
+            engine.take(given)
+        elif form == SUBMIT:
+            text, parameters = given
+            engine.submit(text, parameters, None, _History(path, engine.options, number))
+        elif form == CANCEL:
+            engine.cancel(given)
+        elif form == END:
+            engine.end()
+        else:
+            raise ValueError(f"form {form} is unknown")
+        if form != SUBMIT:
+            for replica in engine.replicas:
+                replica.follow(form, added, given)
+
+
+def _text(time: int) -> str:
+    return "the first one" if time == FIRST else moments(np.array([time]))[0].isoformat()
 
 
 def parts_of(records: Any) -> Iterator[Any]:

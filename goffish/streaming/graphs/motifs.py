@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from goffish.streaming.graphs.patterns import Deltas, Found, Numbers, Pattern, l
 from goffish.streaming.graphs.predicates import Tables
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Adjacency, Attributes, arrow_column, fitted, no_adjacency
+from goffish.streaming.graphs.trees import alike
 from goffish.streaming.key_table import KeyTable, longer
 
 #: Candidates that are looked at for one change, and bytes of the matches that come or go at a time.
@@ -314,6 +315,7 @@ class Motif(Pattern):
     """
 
     statuses, columns = ("UNMATCHED", "MATCHED"), ()
+    kept = ("_net",)
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -481,6 +483,33 @@ class Motif(Pattern):
 
     def predicates(self, role: str) -> list[syntax.Predicates]:
         return self._of_roles[int(role)]
+
+    def saved(self) -> dict[str, Any]:
+        count = int(self._work.cursor[motif_kernels.COUNT])
+        return super().saved() | {"rows": self._rows[:count], "signs": self._signs[:count]}
+
+    def install(self, saved: Mapping[str, Any]) -> None:
+        saved = dict(saved)
+        rows, signs = saved.pop("rows"), saved.pop("signs")
+        super().install(saved)
+        if not (
+            alike(rows, self._rows) and alike(signs, self._signs) and rows.shape == (len(signs), self._variables.size)
+        ):
+            raise ValueError("matches have another form")
+        count = len(signs)
+        space = max(16, 2 * count)
+        self._rows, self._signs = np.zeros((space, self._variables.size), np.int32), np.zeros(space, np.int8)
+        self._observations = np.zeros(space, np.int64)
+        self._rows[:count], self._signs[:count] = rows, signs
+        self._work.cursor[motif_kernels.COUNT] = count
+
+    def slots(self, keys: NDArray[Any], values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        keys, count = keys.reshape(-1, self._variables.size).astype(np.int64), len(self._variables.names)
+        return keys[:, :count].ravel(), keys[:, count:].ravel()
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        return self.slots(self._rows[: self._work.cursor[motif_kernels.COUNT]], self._signs[:0])
 
     def see(self, encoder: Encoder, deltas: Deltas) -> Deltas:
         self._tables = Tables(

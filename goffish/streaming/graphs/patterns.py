@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.pattern_kernels import EDGE_ON, FAR, INCOMING, MOVE, OUTGOING, VALUE
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Adjacency, arrow_column, fitted, no_adjacency
+from goffish.streaming.graphs.trees import alike
 from goffish.streaming.key_table import KeyTable, longer
 
 #: Bytes and sources of one query.
@@ -195,6 +196,8 @@ class Pattern(ABC):
     #: What the first attribute is in `Deltas.kinds`.
     first_value: int = VALUE
     sees_edges: bool = True
+    #: Attributes that are the state: named tuples, arrays and numbers.
+    kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, query: syntax.Query) -> None:
         self._query = query
@@ -245,6 +248,40 @@ class Pattern(ABC):
     def vertices(self, key: Any, value: Any) -> frozenset[int]:
         """Return the vertices that an event is about."""
         return frozenset([key])
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state, for `install`."""
+        keys, olds, count = self._space.touched
+        touched = keys[:count], olds[:count], count  # what follows is no state
+        return {name: getattr(self, name) for name in self.kept} | {"touched": touched}
+
+    def install(self, saved: Mapping[str, Any]) -> None:
+        """Take the place of another pattern of the same query.
+
+        Raises
+        ------
+        ValueError
+            The state is of something else.
+        """
+        names = {"touched": self._space.touched} | {name: getattr(self, name) for name in self.kept}
+        if saved.keys() != names.keys():
+            raise ValueError(f"it has {', '.join(saved)}, and not {', '.join(names)}")
+        for name, now in names.items():
+            if not alike(saved[name], now):
+                raise ValueError(f"{name} has another form")
+            setattr(self._space if name == "touched" else self, name, saved[name])
+
+    def slots(self, keys: Numbers, values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        """Return the vertices and edges that keys and values consist of."""
+        parts = (part for at, part in enumerate(self.parts(keys)) if not self._is_cluster(at))
+        slots = np.concatenate([np.zeros(0, np.int64), *parts])
+        return (slots[:0], slots) if self.of_edges else (slots, slots[:0])
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        """Return the vertices and edges of answers that were touched since the last observation."""
+        keys, _, count = self._space.touched
+        return self.slots(keys[:count], keys[:0])
 
     def clusters(self, topic: str, key: Any) -> tuple[int, ...] | None:
         """Return the clusters of a topic that an event is about, or None if it is about none."""
@@ -313,6 +350,7 @@ class Match(Pattern):
     """Vertices or edges that satisfy a predicate."""
 
     statuses, columns = ("UNMATCHED", "MATCHED"), ("id",)
+    kept = ("_current", "_held", "_ends")
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -340,6 +378,10 @@ class Match(Pattern):
     def vertices(self, key: int, value: Any) -> frozenset[int]:
         return frozenset([value >> 32, value & _LOW]) if self.of_edges else frozenset([key])
 
+    def slots(self, keys: Numbers, values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        vertices, edges = super().slots(keys, values)
+        return (np.concatenate([values >> 32, values & _LOW]) if self.of_edges else vertices), edges
+
 
 class DegreeRule(NamedTuple):
     """Which degrees count, and when an answer opens and stays."""
@@ -357,6 +399,7 @@ class Degree(Pattern):
     """Vertices with some number of edges."""
 
     statuses, columns, value, roles = ("CLEARED", "RAISED"), ("vertex",), "degree", ("vertex",)
+    kept = ("_net", "_degrees", "_chosen", "_held")
 
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
@@ -509,6 +552,14 @@ class Groups:
             self.ids[number] = cluster
         return self._numbers[cluster]
 
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        return self.ids, self._numbers, self._free
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of others."""
+        self.ids, self._numbers, self._free = saved
+
     def release(self, numbers: Iterable[int]) -> None:
         """Let numbers go."""
         for number in numbers:
@@ -528,6 +579,7 @@ class Reach(Pattern):
 
     statuses, columns, value = ("UNREACHABLE", "REACHABLE"), ("source", "sink"), "hops"
     roles: tuple[str, ...] = ("source", "sink")
+    kept = ("_net", "_state")
     _direction = "out"
 
     def __init__(self, query: syntax.Query) -> None:
@@ -594,6 +646,30 @@ class Reach(Pattern):
             hops=hops, held=held, of_rows=of_rows, seeds=longer(state.seeds, had, count),
             used=longer(state.used, had, count), free=np.array([had]) if count > had else state.free,
         )  # fmt: skip
+
+    def saved(self) -> dict[str, Any]:
+        groups = [None if one is None else one.saved() for one in self._groups]
+        return super().saved() | {"groups": tuple(groups), "emptied": tuple(self._emptied)}
+
+    def install(self, saved: Mapping[str, Any]) -> None:
+        saved = dict(saved)
+        for one, given in zip(self._groups, saved.pop("groups"), strict=True):
+            if one is not None:
+                one.install(given)
+        self._emptied = list(saved.pop("emptied"))
+        super().install(saved)
+
+    def slots(self, keys: Numbers, values: NDArray[Any]) -> tuple[Numbers, Numbers]:
+        vertices, edges = super().slots(keys, values)
+        listed = (one.vertices for one in values if isinstance(one, Pair))
+        return np.concatenate([vertices, *listed]), edges
+
+    @property
+    def touched(self) -> tuple[Numbers, Numbers]:
+        keys, _, count = self._space.touched
+        rows, sinks = self._state.of_rows[self._state.used], keys[:count] & _LOW
+        parts = [part for part, groups in zip((rows, sinks), self._groups, strict=True) if groups is None]
+        return np.concatenate([np.zeros(0, np.int64), *parts]), rows[:0]
 
     def see(self, encoder: Encoder, deltas: Deltas) -> Deltas:
         sources, targets = deltas.sources, deltas.targets

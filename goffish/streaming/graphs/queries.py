@@ -34,7 +34,9 @@ from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.graphs.temporal import Occurrence, Temporal
+from goffish.streaming.graphs.times import Span, span_after, span_of
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
+from goffish.streaming.graphs.trees import alike
 from goffish.streaming.graphs.views import BEGINNING, END, EXPIRATION, RECORD, Batch, View
 
 _Stamp = tuple[int, int, int]
@@ -42,8 +44,12 @@ _PATTERNS: dict[str, type[Pattern]] = {
     "Centrality": Centrality, "Cluster": Cluster, "Component": Component, "Degree": Degree, "Evolved": Evolved,
     "Match": Match, "Motif": Motif, "Neighbourhood": Neighbourhood, "Reach": Reach,
 }  # fmt: skip
+#: Attributes of a query that are its state, beside those of its pattern and topic.
+_KEPT = ("_observation", "_last", "_end", "span", "begun")
 #: Takes the topic and its new events.
 Take = Callable[[str, pa.Table], None]
+#: Takes a time in the past, queries that begin then, and what takes their events.
+Past = Callable[[int, list[tuple[Checked, Span | None]], Take | None], None]
 
 
 class Query:
@@ -97,6 +103,8 @@ class Query:
         self._clusters = {topic: named[topic] for topic in self._view.topics if topic is not None}
         self.moves = Moves.none()
         for one in self._clusters.values():
+            if isinstance(one._query.duration, syntax.Between) and one._query.duration.repeats:
+                raise CgqlError(f"topic {one.topic.name}: repeats; its clusters cannot be followed", query.at)
             one._pattern.follow_members()
         self._statuses = {
             status for status in self._pattern.statuses
@@ -110,10 +118,17 @@ class Query:
         self._observation = 0  # number of the one that goes on, with `every`
         self._last: _Stamp = FIRST, 0, 0  # the last tick
         self._end: int | None = None
+        #: When it begins and ends if that is not now; and whether there was a first observation.
+        self.span: Span | None = None
         self.begun = False
 
     def __str__(self) -> str:
         return str(self._query)
+
+    def take_over(self, topic: Topic) -> None:
+        """Let the topic of a query that has ended go on."""
+        self.topic = topic
+        topic.reopen(self._pattern)
 
     def bind(self, vertices: Predicates, edges: Predicates) -> None:
         """Add the predicates of this query to those of all."""
@@ -132,7 +147,9 @@ class Query:
     def begin(self, batch: Batch, time: int, state: State) -> pa.Table | None:
         """Find the first answers at a time, from all that exists."""
         self.begun = True
-        if isinstance(self._query.duration, syntax.For):
+        if self.span is not None:
+            self._end = self.span.end
+        elif isinstance(self._query.duration, syntax.For):
             self._end = time + self._query.duration.span.micros
         deltas = self._view.first(batch, state, {topic: one.members() for topic, one in self._clusters.items()})
         deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, BEGINNING, 0, False
@@ -193,6 +210,50 @@ class Query:
         if any(len(one.moves.vertices) for one in self._clusters.values()):
             return True
         return self._view.changes(batch, state)
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state, for `install`."""
+        return {name: getattr(self, name) for name in _KEPT} | {
+            "view": self._view.saved(), "pattern": self._pattern.saved(), "topic": self.topic.saved(),
+            "temporal": None if self._temporal is None else self._temporal.saved(),
+        }  # fmt: skip
+
+    def install(self, saved: dict[str, Any]) -> None:
+        """Take the place of another query of the same text.
+
+        Raises
+        ------
+        ValueError
+            The state is of something else.
+        """
+        for name in _KEPT:
+            if not alike(saved[name], getattr(self, name)):
+                raise ValueError(f"{self.topic.name}: {name} has another form")
+            setattr(self, name, saved[name])
+        self._view.install(saved["view"])
+        self._pattern.install(saved["pattern"])
+        self._pattern.see(self._encoder, Moves.none().deltas(0))
+        self.topic.install(saved["topic"])
+        if self._temporal is not None:
+            self._temporal.install(saved["temporal"])
+
+    @property
+    def slots(self) -> tuple[Numbers, Numbers]:
+        """Return the vertices and edges that the state refers to, beside those that exist."""
+        pattern = self._pattern
+        found = [pattern.touched, *(pattern.slots(events.keys, events.values) for events in self.topic.events_kept)]
+        if self.topic.closed is not None:  # answers stay as they were
+            found.append(pattern.slots(*pattern.answers()))
+        if self._temporal is not None:
+            events, vertices, shown = self._temporal.subjects
+            values = np.empty(len(events), pattern.dtype)
+            values[:] = [one.value for one in events]
+            found.append(pattern.slots(np.array([one.key for one in events], np.int64), values))
+            found.append(pattern.slots(np.array(sorted(shown), np.int64), values[:0]))
+            more = vertices.union(*(one.vertices for one in events))
+            found.append((np.array(sorted(more), np.int64), np.zeros(0, np.int64)))
+        of_vertices, of_edges = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return of_vertices, of_edges
 
     def _observe(self, deltas: Deltas, batch: Batch, state: State, *, ends: bool) -> pa.Table | None:
         if self.every is None:
@@ -256,7 +317,7 @@ class Query:
 
     def history(self) -> list[Occurrence]:
         """Return the events that are kept."""
-        return [one for events in self.topic.kept for one in self._occurrences(events)]
+        return [one for events in self.topic.events_kept for one in self._occurrences(events)]
 
     def _occurrences(self, events: Events) -> list[Occurrence]:
         pattern = self._pattern
@@ -302,36 +363,162 @@ class Queries:
         self._sent: deque[tuple[str, pa.Table]] = deque()
         self.all: dict[str, Query] = {}
         self._checked: dict[str, syntax.Query] = {}
+        #: Topics of queries that have begun in the past, which are not among these.
+        self.past = set[str]()
 
-    def submit(self, text: str, parameters: Mapping[str, Any], take: Take | None, now: int) -> list[str]:
-        """Register queries, and find their first answers if time has begun; return their topics."""
+    def submit(self, text: str, parameters: Mapping[str, Any], take: Take | None, now: int, past: Past) -> list[str]:
+        """Register queries, and find their first answers if time has begun; return their topics.
+
+        Parameters
+        ----------
+        text : str
+        parameters : mapping
+        take : callable, optional
+            Takes events.
+        now : int
+            Time up to which records are applied.
+        past : callable
+            Takes a time in the past, and queries that begin then with their spans.
+        """
         script = parse(text)
         checked = check(script, parameters, self._checked)
         cancelled = [part for part in script.statements if isinstance(part, syntax.Cancel)]
         for part in cancelled:
             if part.topic not in self._running:
                 raise CgqlError(f"topic {part.topic}: no such query runs", part.at)
-        new: dict[str, Query] = {}
+        spans = {one.topic: span_of(one.query, now) for one in checked}
+        earlier = {
+            topic: span.start
+            for topic, span in spans.items() if span is not None and span.start is not None and span.start < now
+        }  # fmt: skip
         for one in checked:
+            for name in one.after:
+                if name in self.past or earlier.get(name) != earlier.get(one.topic):
+                    raise CgqlError(
+                        f"topic {name}: queries that begin in the past name each other only, with the same beginning",
+                        one.query.at,
+                    )
+        for start in sorted(set(earlier.values())):
+            some = [one for one in checked if earlier.get(one.topic) == start]
+            past(start, [(one, spans[one.topic]) for one in some], take)
+        rest = [(one, spans[one.topic]) for one in checked if one.topic not in earlier]
+        self.add(rest, take, now, [part.topic for part in cancelled])
+        self._checked |= {one.topic: one.query for one in checked}
+        self.past |= earlier.keys()
+        return [one.topic for one in checked]
+
+    def add(self, checked: list[tuple[Checked, Span | None]], take: Take | None, now: int, gone: list[str]) -> None:
+        """Register queries that were checked, and end others.
+
+        Parameters
+        ----------
+        checked : list of (Checked, Span or None)
+        take : callable, optional
+        now : int
+        gone : list of str
+            Topics of queries that end.
+        """
+        new: dict[str, Query] = {}
+        for one, span in checked:
             new[one.topic] = Query(one, self._encoder, self._most, self.all | new)
-        gone = {part.topic for part in cancelled}
+            new[one.topic].span = span
         kept = [query for topic, query in self._running.items() if topic not in gone]
         try:
             predicates = self._predicates([*kept, *new.values()])
         except InputError:
             self._predicates(list(self._running.values()))
             raise
-        for topic in gone & self._running.keys():
-            self._end(topic, "cancelled", now)
+        for topic in gone:
+            if topic in self._running:  # and did not end with one that it names
+                self._end(topic, "cancelled", now)
         flips = self._state.watch(*predicates, {n for one in new.values() for n in one.programs(len(predicates[0]))})
-        self._checked |= {one.topic: one.query for one in checked}
+        self._checked |= {one.topic: one.query for one, _ in checked}
         self._running |= new
         self.all |= new
         if take is not None:
-            self._takes |= dict.fromkeys(new, take)
+            for topic in new:
+                self.take(topic, take)
         if now > FIRST:
-            self._begin(list(new), Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, now), now)
-        return list(new)
+            begin = [topic for topic, one in new.items() if one.span is None]
+            self._begin(begin, Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, now), now)
+
+    def follow(self, state: State) -> None:
+        """Follow another graph."""
+        self._state = state
+
+    def next_start(self, until: int) -> int | None:
+        """Return when the next query begins whose time has come."""
+        starts = [
+            one.span.start for one in self._running.values()
+            if one.span is not None and not one.begun and one.span.start is not None and one.span.start <= until
+        ]  # fmt: skip
+        return min(starts, default=None)
+
+    def resolve(self, time: int) -> None:
+        """Let the times of queries that are counted from the first record be counted from a time."""
+        for topic, one in self._running.items():
+            if one.span is not None and one.span.start is None:
+                one.span = span_of(self._checked[topic], time)
+
+    def begin_at(self, start: int) -> None:
+        """Find the first answers of the queries that begin at a time."""
+        topics = [
+            topic for topic, one in self._running.items()
+            if one.span is not None and not one.begun and one.span.start == start
+        ]  # fmt: skip
+        vertices, edges = self._predicates(list(self._running.values()))
+        wanted = {number for topic in topics for number in self._running[topic].programs(len(vertices))}
+        flips = self._state.watch(vertices, edges, wanted)
+        self._begin(topics, Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, start), start)
+
+    def _again(self, query: Query) -> None:
+        """Let a query that repeats wait for its next span."""
+        topic = query.topic.name
+        closed = query.topic.closed
+        assert closed is not None
+        span = span_after(self._checked[topic], int(closed.stamps.times[0])) if closed.reason == "expired" else None
+        if span is None:
+            return
+        [checked] = check(parse(str(query)), {}, {name: one for name, one in self._checked.items() if name != topic})
+        fresh = Query(checked, self._encoder, self._most, self.all)
+        fresh.span = span
+        fresh.take_over(query.topic)
+        self.all[topic] = self._running[topic] = fresh
+        self._running = {name: one for name, one in self.all.items() if name in self._running}  # in order
+        for one in self.all.values():
+            if topic in one.named:
+                one.named[topic], fresh.followed = fresh, True
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        others = [str(query) for topic, query in self._checked.items() if topic in self.past]
+        return [(str(one), one.saved()) for one in self.all.values()], list(self._running), others
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of other queries.
+
+        Raises
+        ------
+        InputError, ValueError
+            The state is of something else.
+        """
+        queries, running, others = saved
+        for text in others:
+            [checked] = check(parse(text), {}, self._checked)
+            self._checked[checked.topic] = checked.query
+            self.past.add(checked.topic)
+        for text, one in queries:
+            [checked] = check(parse(text), {}, self._checked)
+            query = Query(checked, self._encoder, self._most, self.all)
+            query.install(one)
+            self.all[checked.topic], self._checked[checked.topic] = query, checked.query
+        self._running = {topic: self.all[topic] for topic in running}
+        self._state.watch(*self._predicates(list(self._running.values())), ())
+
+    def take(self, topic: str, take: Take) -> None:
+        """Pass events of a topic to a function from now on."""
+        self._takes[topic] = take
+        self.all[topic].topic.is_heard = True
 
     def cancel(self, topic: str, now: int) -> None:
         """End a query.
@@ -350,7 +537,7 @@ class Queries:
         """Follow what some records have changed, until a time."""
         if not self._running:
             return
-        waiting = [topic for topic, query in self._running.items() if not query.begun]
+        waiting = [topic for topic, query in self._running.items() if not query.begun and query.span is None]
         if waiting and not len(times):
             return  # time begins with the first record
         if waiting:
@@ -359,8 +546,8 @@ class Queries:
         running = list(self._running.values())
         for query in running:
             topic = query.topic.name
-            if topic not in self._running:
-                continue  # as a topic that it names has failed
+            if topic not in self._running or not query.begun:
+                continue  # as its time has not come, or a topic that it names has failed
             try:
                 if query.is_concerned(batch, self._state):
                     self._send(topic, query.step(batch, self._state))
@@ -372,6 +559,7 @@ class Queries:
         for query in ended:
             self._running.pop(query.topic.name, None)
             query.published, query.moves = [], Moves.none()
+            self._again(query)
         if ended:
             self._state.watch(*self._predicates(list(self._running.values())), ())
 
@@ -414,11 +602,9 @@ def _check_available(checked: Checked) -> None:
     query = checked.query
     if query.pattern not in _PATTERNS:
         raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(_PATTERNS)}", query.at)
-    if query.duration is not None and not isinstance(query.duration, syntax.For):
-        raise CgqlError(f"{query.duration}: not available yet; accepted is FOR", query.duration.at)
     accepted = {"Cluster": ("max_members",), "Component": ("max_members",), "Evolved": ("max_members", "track")}
     for option in query.options:
-        if option.name not in ("initial", *accepted.get(query.pattern, ())):
+        if option.name not in ("initial", "tz", *accepted.get(query.pattern, ())):
             raise CgqlError(f"WITH {option.name}: not available yet", option.at)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,23 @@ class Sequencer:
         """Return everything that waits."""
         self.watermark = LAST
         return Records.empty() if self._pending is None else self._release(self._pending, streams)
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        seen = {stream: (one.high, one.ring) for stream, one in self._seen.items()}
+        return self.watermark, self._pending, self._latest, self._heard, seen
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of another sequencer."""
+        self.watermark, self._pending, self._latest, self._heard, seen = saved
+        for stream, (high, ring) in seen.items():
+            self._seen[stream] = _Seen()
+            self._seen[stream].high, self._seen[stream].ring = high, ring
+
+    @property
+    def pending(self) -> Records:
+        """Records that wait."""
+        return Records.empty() if self._pending is None else self._pending
 
     def _duplicates(self, records: Records) -> NDArray[np.int8]:
         states = np.zeros(len(records), np.int8)

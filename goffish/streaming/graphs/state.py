@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from goffish.streaming.graphs import kernels
 from goffish.streaming.graphs.attributes import Bits, Kinds
+from goffish.streaming.graphs.predicate_kernels import COMPARE, ID
 from goffish.streaming.graphs.predicates import Flips, Predicates, Tables, Watches
 from goffish.streaming.graphs.records import Encoder, Records
-from goffish.streaming.graphs.updates import ADD_EDGE, FLOAT, INTEGER
+from goffish.streaming.graphs.trees import alike
+from goffish.streaming.graphs.updates import ADD_EDGE, FLOAT, INTEGER, NONE, TEXT
 from goffish.streaming.key_table import longer
 
 
@@ -234,11 +236,45 @@ class State:
         )
         sizes = len(self.graph.vertices), len(self.graph.edges.alive)
         self._watched = tuple(  # type: ignore[assignment]
-            one._replace(
-                truth=_wide(one.truth, size), counts=longer(one.counts, len(one.counts), max(size, len(one.counts)))
-            )
+            one if one.truth.shape[1] >= size
+            else one._replace(truth=_wide(one.truth, size), counts=longer(one.counts, len(one.counts), size))
             for one, size in zip(self._watched, sizes, strict=True)
+        )  # fmt: skip
+
+    def saved(self) -> tuple[Graph, NDArray[np.int64]]:
+        """Return the state without predicates, for `install`."""
+        return self.graph, self._counts
+
+    def install(self, saved: tuple[Graph, NDArray[np.int64]]) -> None:
+        """Take the place of another graph.
+
+        Raises
+        ------
+        ValueError
+            The state is of something else.
+        """
+        if not alike(saved, self.saved()):
+            raise ValueError("the graph has another form")
+        self.graph, self._counts = saved
+
+    def used(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which vertices, edges and texts the graph and the predicates refer to."""
+        graph, encoder = self.graph, self._encoder
+        vertices, edges, texts = (
+            np.zeros(one.capacity, np.bool_) for one in (encoder.vertices, encoder.edges, encoder.values.texts)
         )
+        vertices[: len(graph.vertices)], edges[: len(graph.edges.alive)] = graph.vertices, graph.edges.alive
+        lists = encoder.values.lists
+        parts = [(lists.kinds, lists.bits), *((one.kinds, one.bits) for one in (graph.of_vertices, graph.of_edges))]
+        for watch, ids in zip(self._watched, (vertices, edges), strict=True):
+            programs = watch.programs
+            compared = (programs.codes == COMPARE) & (programs.kinds != NONE)
+            ids[programs.bits[compared & (programs.names == ID)]] = True
+            others = compared & (programs.names != ID)
+            parts.append((programs.kinds[others], programs.bits[others]))
+        for kinds, bits in parts:
+            texts[bits[kinds == TEXT]] = True
+        return vertices, edges, texts
 
     def table(self, *, edges: bool) -> pa.Table:
         """Return the vertices or the edges, in the order of their first appearance, with their attributes."""

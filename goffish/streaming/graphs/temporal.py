@@ -59,25 +59,30 @@ class _Earlier:
 
     def __init__(self, constraint: syntax.Temporal) -> None:
         self._constraint = constraint
-        self._known: dict[int | None, deque[tuple[int, frozenset[int]]]] = {}
+        self.known: dict[int | None, deque[tuple[int, frozenset[int]]]] = {}
         self._count = 0
 
     def note(self, event: Occurrence, *, by_cluster: bool) -> None:
         """Remember an event if it can count."""
         constraint = self._constraint
-        known = self._known.setdefault(event.key if by_cluster else None, deque())
+        known = self.known.setdefault(event.key if by_cluster else None, deque())
         if constraint.within is None and not constraint.shares and len(known) == constraint.count:
             return  # only the first ones matter
         if constraint.within is not None:
             self._expire(known, event.stamp[0] - constraint.within.micros)
             if self._count == _MOST:
-                for other in self._known.values():
+                for other in self.known.values():
                     self._expire(other, event.stamp[0] - constraint.within.micros)
-                self._known = {key: other for key, other in self._known.items() if other or other is known}
+                self.known = {key: other for key, other in self.known.items() if other or other is known}
         if self._count == _MOST:
             raise JobError(f"limit: {constraint} needs more than {_MOST:,} events of the topic; give WITHIN")
         known.append((event.stamp[0], event.vertices))
         self._count += 1
+
+    def restore(self, known: list[tuple[int | None, list[tuple[int, frozenset[int]]]]]) -> None:
+        """Take the place of another one of the same query."""
+        self.known = {key: deque(events) for key, events in known}
+        self._count = sum(map(len, self.known.values()))
 
     def _expire(self, known: deque[tuple[int, frozenset[int]]], before: int) -> None:
         while known and known[0][0] < before:
@@ -90,7 +95,7 @@ class _Earlier:
         begin = -LAST if constraint.within is None else time - constraint.within.micros
         keys: tuple[int | None, ...] = (None,) if clusters is None else clusters
         count = 0
-        for other, vertices in (one for key in dict.fromkeys(keys) for one in self._known.get(key, ())):
+        for other, vertices in (one for key in dict.fromkeys(keys) for one in self.known.get(key, ())):
             count += begin <= other < time and not (constraint.shares and vertices.isdisjoint(event.vertices))
             if count >= constraint.count:
                 return True
@@ -104,28 +109,28 @@ class _Held:
         self, event: Occurrence, constraints: Sequence[syntax.Temporal], clusters: list[tuple[int, ...] | None]
     ) -> None:
         self.event = event
-        self._clusters = clusters
-        self._missing = [one.count for one in constraints]
+        self.clusters = clusters
+        self.missing = [one.count for one in constraints]
         spans = [_HORIZON if one.within is None else one.within.micros for one in constraints]
-        self._until = [event.stamp[0] + span for span in spans]
+        self.until = [event.stamp[0] + span for span in spans]
         self._constraints = constraints
 
     @property
     def last(self) -> int:
         """Time at which it is dropped."""
-        return min(until for until, missing in zip(self._until, self._missing, strict=True) if missing > 0)
+        return min(until for until, missing in zip(self.until, self.missing, strict=True) if missing > 0)
 
     def takes(self, at: int, other: Occurrence) -> bool:
         """Whether it is published after another event."""
         constraint = self._constraints[at]
         shares = not constraint.shares or not other.vertices.isdisjoint(self.event.vertices)
-        clusters = self._clusters[at]
+        clusters = self.clusters[at]
         if (
-            self.event.stamp[0] < other.stamp[0] <= self._until[at] and shares
+            self.event.stamp[0] < other.stamp[0] <= self.until[at] and shares
             and (clusters is None or other.key in clusters)
         ):  # fmt: skip
-            self._missing[at] -= 1
-        return max(self._missing) <= 0
+            self.missing[at] -= 1
+        return max(self.missing) <= 0
 
 
 class Temporal:
@@ -150,6 +155,28 @@ class Temporal:
         self._held: list[_Held] = []
         self._ready: list[Occurrence] = []  # in the order of their times, behind one that is held
         self._shown = set[Any]()
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        held = [(one.event, tuple(one.missing), tuple(one.until)) for one in self._held]
+        known = [[(key, list(events)) for key, events in one.known.items()] for _, one in self._earlier]
+        return known, held, self._ready, self._shown
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of another one of the same query."""
+        known, held, self._ready, self._shown = saved
+        for (_, one), events in zip(self._earlier, known, strict=True):
+            one.restore(events)
+        for event, missing, until in held:
+            self._held.append(_Held(event, self._later, self._about(event)))
+            self._held[-1].missing, self._held[-1].until = list(missing), list(until)
+
+    @property
+    def subjects(self) -> tuple[list[Occurrence], set[int], set[int]]:
+        """Events that are held back, vertices of events that are remembered, and keys of events that were published."""
+        known = (some for _, one in self._earlier for events in one.known.values() for _, some in events)
+        vertices = {vertex for some in known for vertex in some}
+        return [*(one.event for one in self._held), *self._ready], vertices, self._shown
 
     @staticmethod
     def _counted(constraint: syntax.Temporal, statuses: Mapping[str, Collection[str]]) -> tuple[str, frozenset[str]]:
@@ -182,6 +209,9 @@ class Temporal:
         self._held = [one for one in self._held if one.last >= time]
         return self._in_order([], (time, 0, 0)) if self._ordered else []
 
+    def _about(self, event: Occurrence) -> list[tuple[int, ...] | None]:
+        return [self._clusters(name, event.key) for name, _ in self._of_later]
+
     def _own(self, event: Occurrence) -> list[Occurrence]:
         if not event.opens:
             waiting = [one for one in self._held if one.event.key == event.key]
@@ -197,8 +227,7 @@ class Temporal:
         if self._later:
             if len(self._held) == _MOST_HELD:
                 raise JobError(f"limit: {_MOST_HELD:,} events wait for later ones; give a shorter WITHIN")
-            about = [self._clusters(name, event.key) for name, _ in self._of_later]
-            self._held.append(_Held(event, self._later, about))
+            self._held.append(_Held(event, self._later, self._about(event)))
             return []
         self._shown.add(event.key)
         return [event]

@@ -52,6 +52,27 @@ class Events(NamedTuple):
         stamps, released = (Stamps._make(column[chosen] for column in part) for part in self[:2])
         return Events(stamps, released, *(column[chosen] for column in self[2:]))
 
+    @classmethod
+    def joined(cls, parts: list[Events]) -> Events:
+        """Return events one after the other."""
+        columns: list[Any] = [
+            Stamps._make(map(np.concatenate, zip(*(part[at] for part in parts), strict=True))) for at in (0, 1)
+        ]
+        columns += [np.concatenate([part[at] for part in parts]) for at in range(2, len(cls._fields))]
+        return cls(*columns)
+
+
+class Closing(NamedTuple):
+    """The event that a query, or one of its spans, has ended."""
+
+    reason: str
+    stamps: Stamps
+
+    @property
+    def keys(self) -> Numbers:
+        """Its only key, which has no meaning."""
+        return np.zeros(1, np.int64)
+
 
 class Topic:
     """Events of a query.
@@ -68,10 +89,11 @@ class Topic:
     def __init__(self, name: str, pattern: Pattern, encoder: Encoder, most: int) -> None:
         self.name, self._pattern, self._encoder, self._most = name, pattern, encoder, most
         #: Events, the last ones of all.
-        self.kept: deque[Events] = deque()
+        self.kept: deque[Events | Closing] = deque()
         self.first = self.count = 0
+        self.is_heard = False
         #: Why and when the query ended.
-        self.closed: tuple[str, Stamps] | None = None
+        self.closed: Closing | None = None
 
     def events_of(self, found: Found, stamps: Stamps, released: Stamps, *, initial: bool) -> Events:
         """Return events in order: by observation, first what is none any more, then by key.
@@ -92,20 +114,32 @@ class Topic:
         return Events(happened, seen, found.codes, found.keys, found.values, first)
 
     def publish(self, events: Events) -> pa.Table | None:
-        """Publish events; return them as a table."""
+        """Publish events; return them as a table if there is a function that takes it."""
         if not len(events.keys):
             return None
+        self._keep(events)
+        return self._rows(events, self.count - len(events.keys)) if self.is_heard else None
+
+    @property
+    def events_kept(self) -> list[Events]:
+        """Those that are not of ends."""
+        return [one for one in self.kept if isinstance(one, Events)]
+
+    def _keep(self, events: Events | Closing) -> None:
         self.kept.append(events)
         self.count += len(events.keys)
         while self.count - self.first - len(self.kept[0].keys) >= self._most:
             self.first += len(self.kept.popleft().keys)
-        return self._rows(events, self.count - len(events.keys))
 
     def close(self, reason: str, stamps: Stamps) -> pa.Table:
         """Publish that the query has ended."""
-        self.closed = reason, stamps
-        self.count += 1
-        return self._closing(reason, stamps)
+        self.closed = Closing(reason, stamps)
+        self._keep(self.closed)
+        return self._closing(self.closed, self.count - 1)
+
+    def reopen(self, pattern: Pattern) -> None:
+        """Let the query go on after it has ended."""
+        self.closed, self._pattern = None, pattern
 
     def events(self, after: int) -> pa.Table:
         """Return the events from a number on.
@@ -120,16 +154,29 @@ class Topic:
         tables, at = [], self.first
         for events in self.kept:
             if at + len(events.keys) > after:
-                tables.append(self._rows(events, at).slice(max(0, after - at)))
+                table = self._rows(events, at) if isinstance(events, Events) else self._closing(events, at)
+                tables.append(table.slice(max(0, after - at)))
             at += len(events.keys)
-        if self.closed is not None and after < self.count:
-            tables.append(self._closing(*self.closed))
         nothing = np.zeros(0, np.int64)
         never = Stamps(nothing, nothing, nothing)
         empty = Events(never, never, nothing.astype(np.int8), nothing, nothing, nothing.astype(np.bool_))
         tables = tables or [self._rows(empty, 0)]
         tables = list(_alike(tables))
         return pa.concat_tables(tables, promote_options="default")
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        sizes = np.array([len(one.keys) if isinstance(one, Events) else 0 for one in self.kept], np.int64)
+        events = Events.joined(self.events_kept) if sizes.any() else None
+        ends = [one for one in self.kept if isinstance(one, Closing)]
+        return events, sizes, ends, self.first, self.count, self.closed
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of another topic of the same query."""
+        events, sizes, closings, self.first, self.count, self.closed = saved
+        ends = np.cumsum(sizes).tolist()
+        for end, size in zip(ends, sizes.tolist(), strict=True):
+            self.kept.append(events.take(slice(end - size, end)) if size else closings.pop(0))
 
     def answers(self, keys: Numbers, values: Numbers) -> pa.Table:
         """Return answers as a table, ordered by their keys."""
@@ -157,10 +204,11 @@ class Topic:
         rows = zip(*(column.tolist() for column in events.stamps), statuses, *keys, strict=True)
         return [_id(self.name, *row) for row in rows]
 
-    def _closing(self, reason: str, stamps: Stamps) -> pa.Table:
+    def _closing(self, closing: Closing, offset: int) -> pa.Table:
+        reason, stamps = closing
         time, phase, asn = (int(column[0]) for column in stamps)
         return pa.table({
-            "offset": pa.array([self.count - 1]), "time": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
+            "offset": pa.array([offset]), "time": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
             "status": ["CLOSED"], "released": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
             "initial": [False], "reason": [reason],
             "event_id": [_id(self.name, time, phase, asn, "CLOSED", reason)],

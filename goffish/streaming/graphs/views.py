@@ -19,6 +19,7 @@ from goffish.streaming.graphs.predicate_kernels import ALL, ANY, NOT, OFF, RENEW
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Changes, State
+from goffish.streaming.graphs.trees import alike
 from goffish.streaming.graphs.updates import (
     NONE,
     REMOVE_EDGE,
@@ -250,6 +251,23 @@ class View:
     def programs(self, vertices: int) -> list[int]:
         """Return the numbers of the predicates of this query, those of edges after those of the vertices."""
         return [program if program >= 0 else vertices - 1 - program for program, _ in self._programs]
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return the state, for `install`."""
+        times, edges, count = self._timers
+        return self._window, (times[:count], edges[:count], count), self._truth, self._net
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of another one of the same query.
+
+        Raises
+        ------
+        ValueError
+            The state is of something else.
+        """
+        if not alike(saved, (self._window, self._timers, self._truth, self._net)):
+            raise ValueError("what it sees has another form")
+        self._window, self._timers, self._truth, self._net = saved
 
     def changes(self, batch: Batch, state: State) -> bool:
         """Whether it sees anything of a batch, beside members of clusters."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 from collections.abc import Collection, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from goffish.errors import CheckpointError, InputError, JobError
 from goffish.partial import local_path
-from goffish.streaming.checkpoints import SINKS, WORKERS, CheckpointFolder, lock_folder
+from goffish.streaming.checkpoints import SINKS, WORKERS, CheckpointFolder, lock_folder, write_file
 from goffish.streaming.operators import described
 from goffish.streaming.runtime.worker import recover
 from goffish.streaming.topology import Topology
@@ -102,16 +101,9 @@ class WorkerFolder:
 
     def _write(self, name: str, data: bytes) -> None:
         """Write a file completely or not at all."""
-        partial = self.path / f".{name}.partial"
         try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / name)
+            write_file(self.path / name, data)
         except OSError as error:
-            with suppress(OSError):
-                partial.unlink()
             raise JobError(f"{self.path}: cannot be written ({error.strerror or error})") from None
 
     def remove_others(self, workers: Collection[int]) -> None:

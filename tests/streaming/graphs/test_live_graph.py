@@ -147,7 +147,7 @@ def check(live: LiveGraph, model: Model) -> None:
     }
     assert edges == model.edges
     assert (live.num_vertices, live.num_edges) == (len(vertices), len(edges))
-    graph = live._state.graph
+    graph = live._engine.state.graph
     for adjacency, ends in ((graph.outgoing, graph.edges.sources), (graph.incoming, graph.edges.targets)):
         for vertex in range(len(graph.vertices)):
             start = adjacency.starts[vertex]
