@@ -292,6 +292,27 @@ def test_golden_motifs(seed: int) -> None:
 MOTIFS = {1: [173, 110, 35, 31], 2: [82, 76, 34, 32], 3: [181, 166, 50, 45]}
 
 
+def test_a_pattern_of_cypher() -> None:
+    """Breaks when labels, types or properties of a pattern are looked for elsewhere than where they are documented."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("MATCH (a:Person)-[:FOLLOWS]->(b:Person {city: 'Rome'}) WHERE a.age < b.age AND NOT a.x = 1 AS older")
+    live.feed([
+        {"t": 1, "op": "+v", "id": "ann", "attrs": {"label": ["Person", "Admin"], "age": 30}},
+        {"t": 2, "op": "+v", "id": "bob", "attrs": {"type": "Person", "age": 31, "city": "Rome"}},
+        {"t": 3, "op": "+v", "id": "cyd", "attrs": {"label": "Person", "age": 29, "city": "Rome"}},
+        {"t": 4, "op": "+e", "src": "ann", "dst": "bob", "attrs": {"type": "FOLLOWS"}},
+        {"t": 5, "op": "+e", "src": "ann", "dst": "cyd", "attrs": {"type": "FOLLOWS"}},
+        {"t": 6, "op": "+e", "src": "bob", "dst": "ann", "attrs": {"type": "FOLLOWS"}},
+        {"t": 7, "op": "+av", "id": "cyd", "attrs": {"age": 40}},
+        {"t": 8, "op": "+av", "id": "ann", "attrs": {"x": 1}},
+    ])  # fmt: skip
+    rows = live.events("older").select(["status", "a", "b"]).to_pylist()
+    assert [" ".join(row.values()) for row in rows] == [
+        "MATCHED ann bob", "MATCHED ann cyd", "UNMATCHED ann bob", "UNMATCHED ann cyd",
+    ]  # fmt: skip
+    assert live.query("older").startswith('DETECT Motif((a:{label = "Person" OR type = "Person", NOT x = 1})-[')
+
+
 @pytest.mark.parametrize("measure", ["degree", "pagerank"])
 def test_scores(measure: str) -> None:
     """Breaks when scores or their order differ from those of NetworkX after edges have come and gone."""

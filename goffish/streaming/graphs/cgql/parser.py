@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -21,8 +22,10 @@ _WORDS = {
     "LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[", "RSQB": "]", "COMMA": ",", "SEMICOLON": ";",
     "COLON": ":", "DOT": ".", "EQUAL": "=", "NAME": "a name", "NUMBER": "a number", "INT": "a number",
     "STRING": "a text in quotes", "DURATION": "a duration such as 20h", "PARAM": "a parameter such as $lo",
-    "OP": "a comparison", "TOPIC_STAR": "a topic with .*", "AND_DETECT": "AND DETECT", "$END": "the end",
+    "OP": "a comparison", "TOPIC_STAR": "a topic with .*", "STAR": "*", "AND_DETECT": "AND DETECT", "$END": "the end",
 }  # fmt: skip
+#: How patterns of openCypher begin.
+_MATCH = r"(\s|//[^\n]*\n)*(OPTIONAL\s+)?MATCH\b"
 _MICROS = {"ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6, "w": 604800 * 10**6}
 
 
@@ -32,7 +35,7 @@ def parse(text: str) -> syntax.Script:
     Parameters
     ----------
     text : str
-        Statements, separated by semicolons.
+        Statements, separated by semicolons, or a pattern of openCypher that begins with MATCH.
 
     Returns
     -------
@@ -48,6 +51,18 @@ def parse(text: str) -> syntax.Script:
     >>> print(parse("detect Degree(degree >= 3) where edge:{flow} as busy"))
     DETECT Degree(degree >= 3) WHERE edge:{flow} AS busy
     """
+    if re.match(_MATCH, text, re.IGNORECASE):
+        from goffish.streaming.graphs.cgql.match import read_match
+
+        return read_match(text)
+    if not text.strip():
+        raise CgqlError("no query; expected DETECT, MATCH or CANCEL", (1, 1))
+    found: syntax.Script = read(text, "grammar.lark", Builder(), {})
+    return found
+
+
+def read(text: str, grammar: str, builder: Builder, missing: Mapping[str, str]) -> Any:
+    """Read a text by a grammar; texts that begin in certain ways where they are not accepted have messages."""
     if len(text) > _LONGEST:
         raise CgqlError(f"{len(text):,} characters; accepted are {_LONGEST:,} at most", (1, 1))
     depth = 0
@@ -55,27 +70,30 @@ def parse(text: str) -> syntax.Script:
         depth += (character in "([{") - (character in ")]}")
         if depth > _DEEPEST:
             raise CgqlError(f"brackets are nested more than {_DEEPEST} deep", _position(text, at))
-    if not text.strip():
-        raise CgqlError("no query; expected DETECT or CANCEL", (1, 1))
     try:
-        found: syntax.Script = _Builder().transform(_grammar().parse(text))
-    except UnexpectedToken as error:
-        what = "end of the text" if error.token.type == "$END" else repr(str(error.token))
-        expected = _expected(error.accepts or error.expected)
-        raise CgqlError(f"{what}; expected {expected}", (error.line, error.column)) from None
+        return builder.transform(_grammar(grammar).parse(text))
     except UnexpectedInput as error:
+        line, column = error.line, error.column
+        rest = "".join(text.splitlines(keepends=True)[line - 1 :])[column - 1 :] if line > 0 else ""
+        ends = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+        for beginning, message in () if ends else missing.items():
+            if re.match(beginning, rest, re.IGNORECASE):
+                raise CgqlError(message, (line, column)) from None
+        if isinstance(error, UnexpectedToken):
+            what = "end of the text" if ends else repr(str(error.token))
+            expected = _expected(error.accepts or error.expected)
+            raise CgqlError(f"{what}; expected {expected}", (line, column)) from None
         allowed = _expected(getattr(error, "allowed", None) or ())
-        raise CgqlError(f"unexpected character; expected {allowed}", (error.line, error.column)) from None
+        raise CgqlError(f"unexpected character; expected {allowed}", (line, column)) from None
     except VisitError as error:
         if isinstance(error.orig_exc, CgqlError):
             raise error.orig_exc from None
         raise
-    return found
 
 
 @cache
-def _grammar() -> Lark:
-    text = (files(__package__) / "grammar.lark").read_text()
+def _grammar(name: str) -> Lark:
+    text = (files(__package__) / name).read_text()
     return Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=True, propagate_positions=True)
 
 
@@ -89,11 +107,11 @@ def _expected(terminals: Any) -> str:
     return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1] if words else "other text"
 
 
-def _name(token: Token | str) -> str:
+def name_of(token: Token | str) -> str:
     return str(token)[1:-1] if str(token).startswith("`") else str(token)
 
 
-def _at(meta: Any) -> Position:
+def position_of(meta: Any) -> Position:
     return (meta.line, meta.column) if not meta.empty else syntax.NOWHERE
 
 
@@ -116,7 +134,7 @@ def _text(token: Token) -> str:
 
 
 @v_args(meta=True)
-class _Builder(Transformer[Token, Any]):
+class Builder(Transformer[Token, Any]):
     """Makes the parts of queries from the tree of the grammar."""
 
     def start(self, meta: Any, parts: list[Any]) -> syntax.Script:
@@ -126,28 +144,28 @@ class _Builder(Transformer[Token, Any]):
         return syntax.Detects(tuple(one for one in parts if isinstance(one, syntax.Query)))
 
     def cancel(self, meta: Any, parts: list[Any]) -> syntax.Cancel:
-        return syntax.Cancel(_name(parts[1]), _at(meta))
+        return syntax.Cancel(name_of(parts[1]), position_of(meta))
 
     def body(self, meta: Any, parts: list[Any]) -> syntax.Query:
         (name, arguments), *clauses = parts
         given = {key: value for one in clauses if one is not None for key, value in one.items()}
-        return syntax.Query(name, arguments, at=_at(meta), **given)
+        return syntax.Query(name, arguments, at=position_of(meta), **given)
 
     def pattern(self, meta: Any, parts: list[Any]) -> tuple[str, tuple[Any, ...]]:
-        return _name(parts[0]), tuple(one for one in parts[1:] if one is not None)
+        return name_of(parts[0]), tuple(one for one in parts[1:] if one is not None)
 
     # Arguments.
 
     def arg_set(self, meta: Any, parts: list[Any]) -> syntax.NamedPredicates:
-        return syntax.NamedPredicates(_name(parts[0]), parts[1], _at(meta))
+        return syntax.NamedPredicates(name_of(parts[0]), parts[1], position_of(meta))
 
     view = arg_set
 
     def arg_value(self, meta: Any, parts: list[Any]) -> syntax.NamedValue:
-        return syntax.NamedValue(_name(parts[0]), parts[1], _at(meta))
+        return syntax.NamedValue(name_of(parts[0]), parts[1], position_of(meta))
 
     def arg_name(self, meta: Any, parts: list[Any]) -> syntax.Name:
-        return syntax.Name(parts[0], _at(meta))
+        return syntax.Name(parts[0], position_of(meta))
 
     def arg_pred(self, meta: Any, parts: list[Any]) -> Any:
         return parts[0]
@@ -172,12 +190,12 @@ class _Builder(Transformer[Token, Any]):
 
     def compare(self, meta: Any, parts: list[Any]) -> syntax.Comparison:
         operator = {"==": "=", "<>": "!="}.get(parts[1], str(parts[1]))
-        return syntax.Comparison(parts[0], operator, parts[2], _at(meta))
+        return syntax.Comparison(parts[0], operator, parts[2], position_of(meta))
 
     def member(self, meta: Any, parts: list[Any]) -> syntax.Member:
         if parts[1] not in ("=", "=="):
             raise CgqlError(f"{parts[2]}: accepted after = only", _token_at(parts[1]))
-        return syntax.Member(parts[0], str(parts[2])[:-2], _at(meta))
+        return syntax.Member(parts[0], str(parts[2])[:-2], position_of(meta))
 
     def within_list(self, meta: Any, parts: list[Any]) -> syntax.OneOf:
         return syntax.OneOf(parts[0], tuple(parts[2:]))
@@ -195,17 +213,17 @@ class _Builder(Transformer[Token, Any]):
     word = field
 
     def aggregate(self, meta: Any, parts: list[Any]) -> syntax.Aggregate:
-        return syntax.Aggregate(_name(parts[0]), parts[1], _at(meta))
+        return syntax.Aggregate(name_of(parts[0]), parts[1], position_of(meta))
 
     def ref(self, meta: Any, parts: list[Any]) -> syntax.Reference:
-        return syntax.Reference(tuple(map(_name, parts)), _at(meta))
+        return syntax.Reference(tuple(map(name_of, parts)), position_of(meta))
 
     # Values.
 
     def number(self, meta: Any, parts: list[Any]) -> syntax.Literal:
         number = int(parts[0]) if re.fullmatch(r"[+-]?\d+", parts[0]) else float(parts[0])
         if abs(number) >= (1 << 63 if isinstance(number, int) else math.inf):
-            raise CgqlError(f"number {parts[0]!s:.40}: too large", _at(meta))
+            raise CgqlError(f"number {parts[0]!s:.40}: too large", position_of(meta))
         return syntax.Literal(number)
 
     def string(self, meta: Any, parts: list[Any]) -> syntax.Literal:
@@ -218,7 +236,7 @@ class _Builder(Transformer[Token, Any]):
         return syntax.Literal(False)
 
     def param(self, meta: Any, parts: list[Any]) -> syntax.Parameter:
-        return syntax.Parameter(str(parts[0])[1:], _at(meta))
+        return syntax.Parameter(str(parts[0])[1:], position_of(meta))
 
     def span_value(self, meta: Any, parts: list[Any]) -> syntax.Span:
         return _span(parts[0])
@@ -228,15 +246,15 @@ class _Builder(Transformer[Token, Any]):
     # Paths.
 
     def path(self, meta: Any, parts: list[Any]) -> syntax.Path:
-        return syntax.Path(tuple(parts[::2]), tuple(parts[1::2]), _at(meta))
+        return syntax.Path(tuple(parts[::2]), tuple(parts[1::2]), position_of(meta))
 
     def node(self, meta: Any, parts: list[Any]) -> syntax.Node:
-        return syntax.Node(None if parts[0] is None else _name(parts[0]), parts[1], _at(meta))
+        return syntax.Node(None if parts[0] is None else name_of(parts[0]), parts[1], position_of(meta))
 
     @staticmethod
     def _edge(direction: str, meta: Any, parts: list[Any]) -> syntax.Edge:
         variable, predicates = parts if parts else (None, None)
-        return syntax.Edge(direction, None if variable is None else _name(variable), predicates, _at(meta))
+        return syntax.Edge(direction, None if variable is None else name_of(variable), predicates, position_of(meta))
 
     def edge_out(self, meta: Any, parts: list[Any]) -> syntax.Edge:
         return self._edge(">", meta, parts)
@@ -251,13 +269,13 @@ class _Builder(Transformer[Token, Any]):
 
     def from_to(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
         _, start, _, end, repeats = parts
-        return {"duration": syntax.Between(start, end, repeats is not None, _at(meta))}
+        return {"duration": syntax.Between(start, end, repeats is not None, position_of(meta))}
 
     def for_span(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"duration": syntax.For(parts[1], _at(meta))}
+        return {"duration": syntax.For(parts[1], position_of(meta))}
 
     def since_span(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"duration": syntax.Since(parts[1], _at(meta))}
+        return {"duration": syntax.Since(parts[1], position_of(meta))}
 
     def time(self, meta: Any, parts: list[Any]) -> str:
         return _text(parts[0])
@@ -274,10 +292,11 @@ class _Builder(Transformer[Token, Any]):
     def temporal(self, meta: Any, parts: list[Any]) -> syntax.Temporal:
         relation, count, _, topic, _, within, shares, _ = parts
         number = 1 if count is None else int(count)
-        return syntax.Temporal(str(relation).upper(), topic, number, within, shares is not None, _at(meta))
+        return syntax.Temporal(str(relation).upper(), topic, number, within, shares is not None, position_of(meta))
 
     def topic_name(self, meta: Any, parts: list[Any]) -> syntax.Topic:
-        return syntax.Topic(_name(parts[0]), tuple(_name(one) for one in parts[1:] if one is not None), _at(meta))
+        statuses = tuple(name_of(one) for one in parts[1:] if one is not None)
+        return syntax.Topic(name_of(parts[0]), statuses, position_of(meta))
 
     def topic_query(self, meta: Any, parts: list[Any]) -> syntax.Query:
         found: syntax.Query = parts[1]
@@ -293,12 +312,12 @@ class _Builder(Transformer[Token, Any]):
         return {"options": tuple(one for one in parts if isinstance(one, syntax.Option))}
 
     def option(self, meta: Any, parts: list[Any]) -> syntax.Option:
-        value = syntax.Reference((_name(parts[1]),), _at(meta)) if isinstance(parts[1], Token) else parts[1]
-        return syntax.Option(_name(parts[0]), value, _at(meta))
+        value = syntax.Reference((name_of(parts[1]),), position_of(meta)) if isinstance(parts[1], Token) else parts[1]
+        return syntax.Option(name_of(parts[0]), value, position_of(meta))
 
     def as_(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"topic": _name(parts[1])}
+        return {"topic": name_of(parts[1])}
 
 
-setattr(_Builder, "with", _Builder.with_)  # rules that are named like keywords of Python
-setattr(_Builder, "as", _Builder.as_)
+setattr(Builder, "with", Builder.with_)  # rules that are named like keywords of Python
+setattr(Builder, "as", Builder.as_)
