@@ -298,6 +298,8 @@ def _search(net, shape, plan, work, start, element, out, sign, tables):
         _open(net, shape, plan, work, start, 0)
     cursor[INSIDE] = False
     while depth >= 0:
+        if cursor[LOOKED] > work.most:
+            return LIMIT
         if depth == length:
             if cursor[COUNT] == signs.size:
                 cursor[INSIDE], cursor[DEPTH] = True, depth
@@ -308,8 +310,6 @@ def _search(net, shape, plan, work, start, element, out, sign, tables):
             depth += 1
             if depth < length:
                 _open(net, shape, plan, work, start, depth)
-                if cursor[LOOKED] > work.most:
-                    return LIMIT
         else:
             depth -= 1
     return DONE

@@ -24,7 +24,7 @@ from goffish.streaming.graphs.state import Adjacency, Attributes, arrow_column, 
 from goffish.streaming.key_table import KeyTable, longer
 
 #: Candidates that are looked at for one change, and bytes of the matches that come or go at a time.
-_MOST_LOOKED, _MOST_BYTES = 100_000_000, 1 << 30
+_MOST_LOOKED, _MOST_BYTES = 100_000_000, 1 << 28
 #: Comparisons of two variables, and attributes in them.
 _MOST_COMPARED = 32
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")

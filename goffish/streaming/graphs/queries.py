@@ -531,6 +531,8 @@ class Queries:
         self.all |= new
         if take is not None:
             self._takes |= dict.fromkeys(new, take)
+            for query in new.values():
+                query.topic.is_taken = True
         if now > FIRST:
             self._begin(list(new), Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, now), now)
         return list(new)

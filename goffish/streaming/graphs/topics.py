@@ -70,6 +70,8 @@ class Topic:
         #: Events, the last ones of all.
         self.kept: deque[Events] = deque()
         self.first = self.count = 0
+        #: Whether events are passed on as tables when they are published.
+        self.is_taken = False
         #: Why and when the query ended.
         self.closed: tuple[str, Stamps] | None = None
 
@@ -92,14 +94,16 @@ class Topic:
         return Events(happened, seen, found.codes, found.keys, found.values, first)
 
     def publish(self, events: Events) -> pa.Table | None:
-        """Publish events; return them as a table."""
-        if not len(events.keys):
+        """Publish events; return them as a table if they are taken."""
+        size = len(events.keys)
+        if not size:
             return None
-        self.kept.append(events)
-        self.count += len(events.keys)
+        self.count += size
+        self.kept.append(events if size <= self._most else events.take(np.s_[-self._most :]))
+        self.first += size - len(self.kept[-1].keys)
         while self.count - self.first - len(self.kept[0].keys) >= self._most:
             self.first += len(self.kept.popleft().keys)
-        return self._rows(events, self.count - len(events.keys))
+        return self._rows(events, self.count - size) if self.is_taken else None
 
     def close(self, reason: str, stamps: Stamps) -> pa.Table:
         """Publish that the query has ended."""

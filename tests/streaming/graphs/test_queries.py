@@ -431,6 +431,39 @@ def test_many_events_that_wait() -> None:
     assert live.events("b")["reason"].to_pylist() == [reason]
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "reason"),
+    [
+        ("_MOST_LOOKED", 200, "more than 200 candidates for one change; give more predicates"),
+        ("_MOST_BYTES", 10_000, "more than 256 matches at a time; give more predicates"),
+    ],
+)
+def test_limits_of_motifs(monkeypatch: pytest.MonkeyPatch, name: str, most: int, reason: str) -> None:
+    """Breaks when a pattern with too many matches takes all time or memory, or another query ends with it."""
+    monkeypatch.setattr(f"goffish.streaming.graphs.motifs.{name}", most)
+    live, reasons = gf.stream.LiveGraph(lateness=0), list[str | None]()
+    live.submit(
+        "DETECT Motif((a)--(b)--(c)) AS pairs; DETECT Degree(degree >= 300) AS hubs",
+        on_events=lambda topic, events: reasons.append(events["reason"].to_pylist()[-1]),
+    )
+    live.feed({"t": n, "op": "+e", "src": "hub", "dst": n} for n in range(1, 400))
+    assert [one for one in reasons if one] == [f"failed(limit: {reason})"]
+    assert live.answers("hubs").to_pylist() == [{"vertex": "hub", "degree": 399}]
+
+
+def test_answers_between_observations() -> None:
+    """Breaks when answers follow changes of an observation that has not ended, or are computed from them."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("DETECT Motif((a)-->(b)-->(c)) EMIT EVERY 10s AS m")
+    live.feed([
+        {"t": 1, "op": "+e", "id": 1, "src": "x", "dst": "y"}, {"t": 2, "op": "+e", "id": 2, "src": "y", "dst": "z"},
+        {"t": 11, "op": "-e", "id": 1}, {"t": 12, "op": "+e", "id": 3, "src": "z", "dst": "x"},
+    ])  # fmt: skip
+    assert live.answers("m").to_pylist() == [{"a": "x", "b": "y", "c": "z", "edges": [1, 2]}]
+    live.feed([{"t": 20, "op": "heartbeat"}])
+    assert live.answers("m").to_pylist() == [{"a": "y", "b": "z", "c": "x", "edges": [2, 3]}]
+
+
 def test_topics_that_end() -> None:
     """Breaks when a query that names one that was cancelled goes on, or a limit ends more than one query."""
     live = gf.stream.LiveGraph(lateness=0, events=10)
