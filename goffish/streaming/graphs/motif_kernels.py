@@ -139,27 +139,25 @@ def _is_ordered(plan, start, bound, mask, position):
 
 
 @kernel(allocates=False)
-def _open(net, shape, plan, work, start, depth):
-    """Choose the edges that are looked at for the next position, in up to two parts."""
-    bound, vertex = work.bound, plan.vertices[start, depth]
-    member = plan.members[start, depth]
-    if vertex >= 0:
-        best, fewest = 0, 1 << 62
-        for i in range(plan.sizes[start, depth]):
-            edge = plan.groups[start, depth, i]
-            other = bound[shape.sources[edge] + shape.targets[edge] - vertex]
-            size = 0
-            if not shape.directed[edge] or shape.targets[edge] == vertex:
-                size += net.outgoing.sizes[other]
-            if not shape.directed[edge] or shape.sources[edge] == vertex:
-                size += net.incoming.sizes[other]
-            if size < fewest:
-                best, fewest = i, size
-        work.chosen[depth] = best
-        member = best
-    elif plan.parents[start, depth] >= 0 and work.chosen[plan.parents[start, depth]] == member:
-        member = 0
-    edge = plan.groups[start, depth, member]
+def _open(net, shape, work, depth):
+    """Choose the edge of the pattern that is bound next, and where to look for it, in up to two parts.
+
+    It is one whose ends are both bound, or else the one for which the fewest edges fit.
+    """
+    bound, mask, count = work.bound, work.masks[depth], shape.want.size
+    edge, vertex, fewest = -1, -1, 1 << 62
+    for one in range(shape.sources.size):
+        source, target = shape.sources[one], shape.targets[one]
+        if mask >> (count + one) & 1 or not (mask >> source & 1 or mask >> target & 1):
+            continue
+        if mask >> source & 1 and mask >> target & 1:
+            edge, vertex = one, -1
+            break
+        side = 0 if mask >> source & 1 else 1
+        fitting = net.counts[shape.needs[side, one], bound[target if side else source]]
+        if fitting < fewest:
+            edge, vertex, fewest = one, source if side else target, fitting
+    work.vertices[depth] = vertex
     work.edges[depth] = edge
     parts = 1 if shape.directed[edge] else 2
     for part in range(2):
@@ -187,7 +185,7 @@ def _open(net, shape, plan, work, start, depth):
 @kernel(allocates=False)
 def _next(net, shape, plan, work, start, depth, tables):
     """Bind the next edge that fits, and its other end; return whether there is one."""
-    bound, edge, vertex = work.bound, work.edges[depth], plan.vertices[start, depth]
+    bound, edge, vertex = work.bound, work.edges[depth], work.vertices[depth]
     mask, position = work.masks[depth], shape.want.size + work.edges[depth]
     wanted = shape.edge_want[edge]
     for part in range(2):
@@ -288,14 +286,14 @@ def _write(shape, work, rows, signs, sign, tables):
 def _search(net, shape, plan, work, start, element, out, sign, tables):
     """Find the matches through an element that begin with one position; go on with a search that was interrupted."""
     rows, signs = out
-    cursor, length = work.cursor, plan.lengths[start]
+    cursor, length = work.cursor, shape.sources.size - (plan.edges[start] >= 0)
     depth = 0
     if cursor[INSIDE]:
         depth = cursor[DEPTH]
     elif not _begin(net, shape, plan, work, start, element, tables):
         return DONE
     elif length:
-        _open(net, shape, plan, work, start, 0)
+        _open(net, shape, work, 0)
     cursor[INSIDE] = False
     while depth >= 0:
         if cursor[LOOKED] > work.most:
@@ -309,7 +307,7 @@ def _search(net, shape, plan, work, start, element, out, sign, tables):
         elif _next(net, shape, plan, work, start, depth, tables):
             depth += 1
             if depth < length:
-                _open(net, shape, plan, work, start, depth)
+                _open(net, shape, work, depth)
         else:
             depth -= 1
     return DONE

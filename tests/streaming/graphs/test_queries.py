@@ -407,6 +407,11 @@ def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
             f"DETECT Cluster({', '.join(f'sum(node.a{n}) > 0' for n in range(17))})",
             "17 attributes are added up; accepted are 16",
         ),
+        (
+            f"DETECT Motif((a)--(b), {', '.join(f'a.a{n} < b.b{n}' for n in range(17))})",
+            "34 attributes are compared with others; accepted are 32",
+        ),
+        ("DETECT Motif((a)-[e]-(b), e.time > soon)", 'line 1, column 61: time > "soon": accepted are seconds'),
     ],
 )
 def test_what_is_not_accepted(text: str, message: str) -> None:

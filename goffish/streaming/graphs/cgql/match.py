@@ -9,7 +9,7 @@ from typing import Any
 from lark import v_args
 
 from goffish.streaming.graphs.cgql import syntax
-from goffish.streaming.graphs.cgql.parser import Builder, name_of, position_of, read
+from goffish.streaming.graphs.cgql.reading import Builder, name_of, position_of, read
 from goffish.streaming.graphs.cgql.syntax import CgqlError, Position, Predicate
 
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
