@@ -119,7 +119,7 @@ def _satisfies(net, shape, tables, bound, mask, position):
 # Search.
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _is_ordered(plan, start, bound, mask, position):
     """Whether a position is bound in the order that is required of those that can be exchanged."""
     value = bound[position]
@@ -138,7 +138,7 @@ def _is_ordered(plan, start, bound, mask, position):
     return True
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _open(net, shape, work, depth):
     """Choose the edge of the pattern that is bound next, and where to look for it, in up to two parts.
 
@@ -182,7 +182,7 @@ def _open(net, shape, work, depth):
         work.cursor[LOOKED] += adjacency.sizes[one]
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _next(net, shape, plan, work, start, depth, tables):
     """Bind the next edge that fits, and its other end; return whether there is one."""
     bound, edge, vertex = work.bound, work.edges[depth], work.vertices[depth]
@@ -234,28 +234,32 @@ def _next(net, shape, plan, work, start, depth, tables):
     return False
 
 
+@kernel(inline="always", allocates=False)
+def _fits(net, shape, plan, work, start, element):
+    """Whether a search can begin with an element, or goes on."""
+    edge, first = plan.edges[start], plan.firsts[start]
+    if edge < 0:
+        fits = net.words[element] & shape.want[first] == shape.want[first]
+    else:
+        second = shape.sources[edge] + shape.targets[edge] - first
+        fits = net.words[net.sources[element]] & shape.want[first] == shape.want[first]
+        fits &= net.words[net.targets[element]] & shape.want[second] == shape.want[second]
+        fits &= net.bits[element] & shape.edge_want[edge] == shape.edge_want[edge]
+    return fits or work.cursor[INSIDE]
+
+
 @kernel(allocates=False)
 def _begin(net, shape, plan, work, start, element, tables):
-    """Bind the element that a search begins with; return whether it fits."""
-    bound, edge = work.bound, plan.edges[start]
+    """Bind the element that a search begins with; return whether comparisons hold."""
+    bound, edge, first = work.bound, plan.edges[start], plan.firsts[start]
     vertices = shape.want.size
-    first = plan.firsts[start]
     if edge < 0:
-        bound[first] = element
-        mask = 1 << first
-        if net.words[element] & shape.want[first] != shape.want[first]:
-            return False
+        bound[first], mask = element, 1 << first
     else:
         second = shape.sources[edge] + shape.targets[edge] - first
         bound[first], bound[second] = net.sources[element], net.targets[element]
         bound[vertices + edge] = element
         mask = 1 << first | 1 << second | 1 << (vertices + edge)
-        if net.bits[element] & shape.edge_want[edge] != shape.edge_want[edge]:
-            return False
-        if net.words[bound[first]] & shape.want[first] != shape.want[first]:
-            return False
-        if net.words[bound[second]] & shape.want[second] != shape.want[second]:
-            return False
     work.masks[0] = mask
     for position in range(bound.size):
         is_compared = mask >> position & 1 and shape.compared[position]
@@ -264,7 +268,7 @@ def _begin(net, shape, plan, work, start, element, tables):
     return True
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _write(shape, work, rows, signs, sign, tables):
     """Add the match that is bound: of its images under the automorphisms, that with the least labels."""
     best, vertices, bound = 0, shape.want.size, work.bound
@@ -287,15 +291,16 @@ def _search(net, shape, plan, work, start, element, out, sign, tables):
     """Find the matches through an element that begin with one position; go on with a search that was interrupted."""
     rows, signs = out
     cursor, length = work.cursor, shape.sources.size - (plan.edges[start] >= 0)
-    depth = 0
+    depth, opens = 0, True
     if cursor[INSIDE]:
         depth = cursor[DEPTH]
     elif not _begin(net, shape, plan, work, start, element, tables):
         return DONE
-    elif length:
-        _open(net, shape, work, 0)
     cursor[INSIDE] = False
     while depth >= 0:
+        if opens and depth < length:
+            _open(net, shape, work, depth)
+        opens = False
         if cursor[LOOKED] > work.most:
             return LIMIT
         if depth == length:
@@ -305,19 +310,17 @@ def _search(net, shape, plan, work, start, element, out, sign, tables):
             _write(shape, work, rows, signs, sign, tables)
             depth -= 1
         elif _next(net, shape, plan, work, start, depth, tables):
-            depth += 1
-            if depth < length:
-                _open(net, shape, work, depth)
+            depth, opens = depth + 1, True
         else:
             depth -= 1
     return DONE
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _search_all(net, shape, plan, work, reason, element, out, sign, tables):
     """Find the matches through an element that a change concerns."""
     for start in range(work.cursor[START], plan.edges.size):
-        if plan.reasons[start] & reason == 0:
+        if plan.reasons[start] & reason == 0 or not _fits(net, shape, plan, work, start, element):
             continue
         state = _search(net, shape, plan, work, start, element, out, sign, tables)
         if state != DONE:
@@ -330,7 +333,7 @@ def _search_all(net, shape, plan, work, reason, element, out, sign, tables):
 # What a vertex needs of its neighbors.
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _count(net, shape, need, vertex, change):
     net.counts[need, vertex] += change
     bit = shape.need_bits[need]
@@ -340,7 +343,7 @@ def _count(net, shape, need, vertex, change):
         net.words[vertex] |= bit
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _count_edge(net, shape, edge, change, only):
     """Count an edge for the needs of its ends; with `only`, for needs that ask for this class of edges."""
     source, target = net.sources[edge], net.targets[edge]
@@ -374,7 +377,7 @@ def _count_vertex(net, shape, vertex, bit, change):
 # Changes.
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _set_edge(net, shape, edge, source, target, comes):
     """Let an edge be seen from now on, or not any more."""
     if source == target:
@@ -411,7 +414,7 @@ def _set_edge_class(net, shape, edge, bit, comes):
         net.bits[edge] &= ~bit
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _effect(net, shape, kind, element, source, target):
     """Return whether matches are lost, whether some are gained, and whether the element can be bound."""
     if kind <= EDGE_ON:
@@ -430,7 +433,7 @@ def _effect(net, shape, kind, element, source, target):
     return changes, changes, not of_edge or net.live[element]
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _apply(net, shape, kind, element, source, target):
     """Make a change; of a value, `source` and `target` are the kind and the bits."""
     if kind <= EDGE_ON:
@@ -513,7 +516,7 @@ def motifs(deltas, net, shape, plan, work, out, tables, whole):
         source, target = deltas.sources[i], deltas.targets[i]
         if cursor[STAGE] == _START:
             if deltas.begins[i]:
-                if not _settle(work, rows, signs, observations, table):
+                if cursor[COUNT] > cursor[MARK] and not _settle(work, rows, signs, observations, table):
                     return TABLE
                 cursor[OBSERVATION] += 1
             cursor[STAGE], cursor[LOOKED] = _BEFORE, 0
@@ -547,8 +550,9 @@ def all_matches(net, shape, plan, work, out, tables):
     start = plan.edges.size - 1
     while work.cursor[DELTA] < net.words.size:
         work.cursor[LOOKED] = 0
-        state = _search(net, shape, plan, work, start, work.cursor[DELTA], (rows, signs), 1, tables)
-        if state != DONE:
-            return state
+        if _fits(net, shape, plan, work, start, work.cursor[DELTA]):
+            state = _search(net, shape, plan, work, start, work.cursor[DELTA], (rows, signs), 1, tables)
+            if state != DONE:
+                return state
         work.cursor[DELTA] += 1
     return DONE
