@@ -119,17 +119,17 @@ def _satisfies(net, shape, tables, bound, mask, position):
 # Search.
 
 
-@kernel(inline="always", allocates=False)
-def _is_ordered(plan, start, bound, mask, position):
+@kernel(allocates=False)
+def _is_ordered(smaller, larger, bound, position):
     """Whether a position is bound in the order that is required of those that can be exchanged."""
     value = bound[position]
-    rest, at = plan.smaller[start, position] & mask, 0
+    rest, at = smaller, 0
     while rest:
         if rest & 1 and bound[at] > value:
             return False
         rest >>= 1
         at += 1
-    rest, at = plan.larger[start, position] & mask, 0
+    rest, at = larger, 0
     while rest:
         if rest & 1 and bound[at] < value:
             return False
@@ -219,11 +219,13 @@ def _next(net, shape, plan, work, start, depth, tables):
             if vertex >= 0:
                 bound[vertex] = neighbor
                 now |= 1 << vertex
-                if plan.is_ordered[start] and not _is_ordered(plan, start, bound, now, vertex):
+                smaller, larger = plan.smaller[start, vertex] & now, plan.larger[start, vertex] & now
+                if (smaller or larger) and not _is_ordered(smaller, larger, bound, vertex):
                     continue
                 if shape.compared[vertex] and not _satisfies(net, shape, tables, bound, now, vertex):
                     continue
-            if plan.is_ordered[start] and not _is_ordered(plan, start, bound, now, position):
+            smaller, larger = plan.smaller[start, position] & now, plan.larger[start, position] & now
+            if (smaller or larger) and not _is_ordered(smaller, larger, bound, position):
                 continue
             if shape.compared[position] and not _satisfies(net, shape, tables, bound, now, position):
                 continue

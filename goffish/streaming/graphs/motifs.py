@@ -93,7 +93,6 @@ class Plan(NamedTuple):
     reasons : array
     smaller, larger : arrays, shape (searches, positions)
         Positions whose slots must be smaller, and larger.
-    is_ordered : bool array
     """
 
     edges: Numbers
@@ -101,7 +100,6 @@ class Plan(NamedTuple):
     reasons: Numbers
     smaller: Numbers
     larger: Numbers
-    is_ordered: NDArray[np.bool_]
 
 
 class Net(NamedTuple):
@@ -414,12 +412,11 @@ class Motif(Pattern):
         starts.append((-1, 0, 0, group))  # all matches
         columns = [np.array([one[at] for one in starts], np.int64) for at in range(3)]
         orders = [np.zeros((len(starts), variables.size), np.int64) for _ in range(2)]
-        plan = Plan(columns[0], columns[1], columns[2], orders[0], orders[1], np.zeros(len(starts), np.bool_))
+        plan = Plan(columns[0], columns[1], columns[2], orders[0], orders[1])
         for start, (_, _, _, fixing) in enumerate(starts):
             for one, two in _orders(fixing):
                 plan.larger[start, one] |= 1 << two
                 plan.smaller[start, two] |= 1 << one
-                plan.is_ordered[start] = True
         return plan
 
     def _empty_net(self) -> Net:
