@@ -355,7 +355,8 @@ class LiveGraph:
         Parameters
         ----------
         text : str
-            In CGQL: statements ``DETECT`` and ``CANCEL``, separated by semicolons. All are registered, or none.
+            In CGQL: statements ``DETECT`` and ``CANCEL``, separated by semicolons. All are registered, or none. Or a
+            pattern of openCypher, ``MATCH (a)-[:PAYS]->(b) WHERE a.age < b.age``.
         parameters : mapping, optional
             Values of words and of ``$name`` in the text: numbers, texts, true and false.
         on_events : callable, optional

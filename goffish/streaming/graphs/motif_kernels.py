@@ -120,16 +120,16 @@ def _satisfies(net, shape, tables, bound, mask, position):
 
 
 @kernel(allocates=False)
-def _is_ordered(plan, start, bound, mask, position):
+def _is_ordered(smaller, larger, bound, position):
     """Whether a position is bound in the order that is required of those that can be exchanged."""
     value = bound[position]
-    rest, at = plan.smaller[start, position] & mask, 0
+    rest, at = smaller, 0
     while rest:
         if rest & 1 and bound[at] > value:
             return False
         rest >>= 1
         at += 1
-    rest, at = plan.larger[start, position] & mask, 0
+    rest, at = larger, 0
     while rest:
         if rest & 1 and bound[at] < value:
             return False
@@ -138,28 +138,26 @@ def _is_ordered(plan, start, bound, mask, position):
     return True
 
 
-@kernel(allocates=False)
-def _open(net, shape, plan, work, start, depth):
-    """Choose the edges that are looked at for the next position, in up to two parts."""
-    bound, vertex = work.bound, plan.vertices[start, depth]
-    member = plan.members[start, depth]
-    if vertex >= 0:
-        best, fewest = 0, 1 << 62
-        for i in range(plan.sizes[start, depth]):
-            edge = plan.groups[start, depth, i]
-            other = bound[shape.sources[edge] + shape.targets[edge] - vertex]
-            size = 0
-            if not shape.directed[edge] or shape.targets[edge] == vertex:
-                size += net.outgoing.sizes[other]
-            if not shape.directed[edge] or shape.sources[edge] == vertex:
-                size += net.incoming.sizes[other]
-            if size < fewest:
-                best, fewest = i, size
-        work.chosen[depth] = best
-        member = best
-    elif plan.parents[start, depth] >= 0 and work.chosen[plan.parents[start, depth]] == member:
-        member = 0
-    edge = plan.groups[start, depth, member]
+@kernel(inline="always", allocates=False)
+def _open(net, shape, work, depth):
+    """Choose the edge of the pattern that is bound next, and where to look for it, in up to two parts.
+
+    It is one whose ends are both bound, or else the one for which the fewest edges fit.
+    """
+    bound, mask, count = work.bound, work.masks[depth], shape.want.size
+    edge, vertex, fewest = -1, -1, 1 << 62
+    for one in range(shape.sources.size):
+        source, target = shape.sources[one], shape.targets[one]
+        if mask >> (count + one) & 1 or not (mask >> source & 1 or mask >> target & 1):
+            continue
+        if mask >> source & 1 and mask >> target & 1:
+            edge, vertex = one, -1
+            break
+        side = 0 if mask >> source & 1 else 1
+        fitting = net.counts[shape.needs[side, one], bound[target if side else source]]
+        if fitting < fewest:
+            edge, vertex, fewest = one, source if side else target, fitting
+    work.vertices[depth] = vertex
     work.edges[depth] = edge
     parts = 1 if shape.directed[edge] else 2
     for part in range(2):
@@ -184,10 +182,10 @@ def _open(net, shape, plan, work, start, depth):
         work.cursor[LOOKED] += adjacency.sizes[one]
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _next(net, shape, plan, work, start, depth, tables):
     """Bind the next edge that fits, and its other end; return whether there is one."""
-    bound, edge, vertex = work.bound, work.edges[depth], plan.vertices[start, depth]
+    bound, edge, vertex = work.bound, work.edges[depth], work.vertices[depth]
     mask, position = work.masks[depth], shape.want.size + work.edges[depth]
     wanted = shape.edge_want[edge]
     for part in range(2):
@@ -221,11 +219,13 @@ def _next(net, shape, plan, work, start, depth, tables):
             if vertex >= 0:
                 bound[vertex] = neighbor
                 now |= 1 << vertex
-                if plan.is_ordered[start] and not _is_ordered(plan, start, bound, now, vertex):
+                smaller, larger = plan.smaller[start, vertex] & now, plan.larger[start, vertex] & now
+                if (smaller or larger) and not _is_ordered(smaller, larger, bound, vertex):
                     continue
                 if shape.compared[vertex] and not _satisfies(net, shape, tables, bound, now, vertex):
                     continue
-            if plan.is_ordered[start] and not _is_ordered(plan, start, bound, now, position):
+            smaller, larger = plan.smaller[start, position] & now, plan.larger[start, position] & now
+            if (smaller or larger) and not _is_ordered(smaller, larger, bound, position):
                 continue
             if shape.compared[position] and not _satisfies(net, shape, tables, bound, now, position):
                 continue
@@ -236,28 +236,32 @@ def _next(net, shape, plan, work, start, depth, tables):
     return False
 
 
+@kernel(inline="always", allocates=False)
+def _fits(net, shape, plan, work, start, element):
+    """Whether a search can begin with an element, or goes on."""
+    edge, first = plan.edges[start], plan.firsts[start]
+    if edge < 0:
+        fits = net.words[element] & shape.want[first] == shape.want[first]
+    else:
+        second = shape.sources[edge] + shape.targets[edge] - first
+        fits = net.words[net.sources[element]] & shape.want[first] == shape.want[first]
+        fits &= net.words[net.targets[element]] & shape.want[second] == shape.want[second]
+        fits &= net.bits[element] & shape.edge_want[edge] == shape.edge_want[edge]
+    return fits or work.cursor[INSIDE]
+
+
 @kernel(allocates=False)
 def _begin(net, shape, plan, work, start, element, tables):
-    """Bind the element that a search begins with; return whether it fits."""
-    bound, edge = work.bound, plan.edges[start]
+    """Bind the element that a search begins with; return whether comparisons hold."""
+    bound, edge, first = work.bound, plan.edges[start], plan.firsts[start]
     vertices = shape.want.size
-    first = plan.firsts[start]
     if edge < 0:
-        bound[first] = element
-        mask = 1 << first
-        if net.words[element] & shape.want[first] != shape.want[first]:
-            return False
+        bound[first], mask = element, 1 << first
     else:
         second = shape.sources[edge] + shape.targets[edge] - first
         bound[first], bound[second] = net.sources[element], net.targets[element]
         bound[vertices + edge] = element
         mask = 1 << first | 1 << second | 1 << (vertices + edge)
-        if net.bits[element] & shape.edge_want[edge] != shape.edge_want[edge]:
-            return False
-        if net.words[bound[first]] & shape.want[first] != shape.want[first]:
-            return False
-        if net.words[bound[second]] & shape.want[second] != shape.want[second]:
-            return False
     work.masks[0] = mask
     for position in range(bound.size):
         is_compared = mask >> position & 1 and shape.compared[position]
@@ -266,7 +270,7 @@ def _begin(net, shape, plan, work, start, element, tables):
     return True
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _write(shape, work, rows, signs, sign, tables):
     """Add the match that is bound: of its images under the automorphisms, that with the least labels."""
     best, vertices, bound = 0, shape.want.size, work.bound
@@ -288,16 +292,19 @@ def _write(shape, work, rows, signs, sign, tables):
 def _search(net, shape, plan, work, start, element, out, sign, tables):
     """Find the matches through an element that begin with one position; go on with a search that was interrupted."""
     rows, signs = out
-    cursor, length = work.cursor, plan.lengths[start]
-    depth = 0
+    cursor, length = work.cursor, shape.sources.size - (plan.edges[start] >= 0)
+    depth, opens = 0, True
     if cursor[INSIDE]:
         depth = cursor[DEPTH]
     elif not _begin(net, shape, plan, work, start, element, tables):
         return DONE
-    elif length:
-        _open(net, shape, plan, work, start, 0)
     cursor[INSIDE] = False
     while depth >= 0:
+        if opens and depth < length:
+            _open(net, shape, work, depth)
+        opens = False
+        if cursor[LOOKED] > work.most:
+            return LIMIT
         if depth == length:
             if cursor[COUNT] == signs.size:
                 cursor[INSIDE], cursor[DEPTH] = True, depth
@@ -305,21 +312,17 @@ def _search(net, shape, plan, work, start, element, out, sign, tables):
             _write(shape, work, rows, signs, sign, tables)
             depth -= 1
         elif _next(net, shape, plan, work, start, depth, tables):
-            depth += 1
-            if depth < length:
-                _open(net, shape, plan, work, start, depth)
-                if cursor[LOOKED] > work.most:
-                    return LIMIT
+            depth, opens = depth + 1, True
         else:
             depth -= 1
     return DONE
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _search_all(net, shape, plan, work, reason, element, out, sign, tables):
     """Find the matches through an element that a change concerns."""
     for start in range(work.cursor[START], plan.edges.size):
-        if plan.reasons[start] & reason == 0:
+        if plan.reasons[start] & reason == 0 or not _fits(net, shape, plan, work, start, element):
             continue
         state = _search(net, shape, plan, work, start, element, out, sign, tables)
         if state != DONE:
@@ -332,7 +335,7 @@ def _search_all(net, shape, plan, work, reason, element, out, sign, tables):
 # What a vertex needs of its neighbors.
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _count(net, shape, need, vertex, change):
     net.counts[need, vertex] += change
     bit = shape.need_bits[need]
@@ -342,7 +345,7 @@ def _count(net, shape, need, vertex, change):
         net.words[vertex] |= bit
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _count_edge(net, shape, edge, change, only):
     """Count an edge for the needs of its ends; with `only`, for needs that ask for this class of edges."""
     source, target = net.sources[edge], net.targets[edge]
@@ -376,7 +379,7 @@ def _count_vertex(net, shape, vertex, bit, change):
 # Changes.
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _set_edge(net, shape, edge, source, target, comes):
     """Let an edge be seen from now on, or not any more."""
     if source == target:
@@ -413,7 +416,7 @@ def _set_edge_class(net, shape, edge, bit, comes):
         net.bits[edge] &= ~bit
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _effect(net, shape, kind, element, source, target):
     """Return whether matches are lost, whether some are gained, and whether the element can be bound."""
     if kind <= EDGE_ON:
@@ -432,7 +435,7 @@ def _effect(net, shape, kind, element, source, target):
     return changes, changes, not of_edge or net.live[element]
 
 
-@kernel(allocates=False)
+@kernel(inline="always", allocates=False)
 def _apply(net, shape, kind, element, source, target):
     """Make a change; of a value, `source` and `target` are the kind and the bits."""
     if kind <= EDGE_ON:
@@ -515,7 +518,7 @@ def motifs(deltas, net, shape, plan, work, out, tables, whole):
         source, target = deltas.sources[i], deltas.targets[i]
         if cursor[STAGE] == _START:
             if deltas.begins[i]:
-                if not _settle(work, rows, signs, observations, table):
+                if cursor[COUNT] > cursor[MARK] and not _settle(work, rows, signs, observations, table):
                     return TABLE
                 cursor[OBSERVATION] += 1
             cursor[STAGE], cursor[LOOKED] = _BEFORE, 0
@@ -549,8 +552,9 @@ def all_matches(net, shape, plan, work, out, tables):
     start = plan.edges.size - 1
     while work.cursor[DELTA] < net.words.size:
         work.cursor[LOOKED] = 0
-        state = _search(net, shape, plan, work, start, work.cursor[DELTA], (rows, signs), 1, tables)
-        if state != DONE:
-            return state
+        if _fits(net, shape, plan, work, start, work.cursor[DELTA]):
+            state = _search(net, shape, plan, work, start, work.cursor[DELTA], (rows, signs), 1, tables)
+            if state != DONE:
+                return state
         work.cursor[DELTA] += 1
     return DONE

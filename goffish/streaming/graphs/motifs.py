@@ -25,8 +25,8 @@ from goffish.streaming.graphs.trees import alike
 from goffish.streaming.key_table import KeyTable, longer
 
 #: Candidates that are looked at for one change, and bytes of the matches that come or go at a time.
-_MOST_LOOKED, _MOST_BYTES = 100_000_000, 1 << 30
-#: Comparisons of two variables, and attributes in them.
+_MOST_LOOKED, _MOST_BYTES = 100_000_000, 1 << 28
+#: Attributes in comparisons of two variables.
 _MOST_COMPARED = 32
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 #: Of vertices, below the bits of what they need of their neighbors; no pattern has as many classes of either.
@@ -51,6 +51,8 @@ class Shape(NamedTuple):
     compared : bool array
         Positions in them.
     images : array, shape (automorphisms, positions)
+    needs : array, shape (2, edges)
+        What the sources, and the targets, need because of an edge.
     need_sides, need_edges, need_vertices, need_bits : arrays
         What vertices need of their edges: a side, and classes of the edge and of its other end.
     first_value, vertex_classes : int
@@ -72,6 +74,7 @@ class Shape(NamedTuple):
     right_names: Numbers
     compared: NDArray[np.bool_]
     images: Numbers
+    needs: Numbers
     need_sides: Numbers
     need_edges: Numbers
     need_vertices: Numbers
@@ -82,36 +85,22 @@ class Shape(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Searches: where each begins, and the order in which it binds edges.
+    """Searches: where they begin.
 
     Attributes
     ----------
     edges, firsts : arrays
         The edge that is bound at first and the vertex that is its source, or -1 and a vertex.
-    lengths, reasons : arrays
-    vertices : array, shape (searches, steps)
-        Vertex that a step binds, or -1.
-    parents, members : arrays
-        The step that bound the vertex whose other edges follow, and the edge's place among them.
-    groups, sizes : arrays
-        Edges between the new vertex and those before.
+    reasons : array
     smaller, larger : arrays, shape (searches, positions)
         Positions whose slots must be smaller, and larger.
-    is_ordered : bool array
     """
 
     edges: Numbers
     firsts: Numbers
-    lengths: Numbers
     reasons: Numbers
-    vertices: Numbers
-    parents: Numbers
-    members: Numbers
-    groups: Numbers
-    sizes: Numbers
     smaller: Numbers
     larger: Numbers
-    is_ordered: NDArray[np.bool_]
 
 
 class Net(NamedTuple):
@@ -133,7 +122,7 @@ class Work(NamedTuple):
     """Where a search is."""
 
     bound: Numbers
-    chosen: Numbers
+    vertices: Numbers
     edges: Numbers
     masks: Numbers
     places: Numbers
@@ -150,6 +139,7 @@ class _Compared(NamedTuple):
     operator: str
     left: tuple[int, str]
     right: tuple[int, str] | syntax.Value
+    at: syntax.Position
 
 
 class Variables:
@@ -211,8 +201,8 @@ class Variables:
         self.predicates = found + [[] if one is None else [one] for one in of_edges]
         for one in every:
             if not isinstance(one.right, tuple):
-                left = syntax.Reference((one.left[1],))
-                compared = syntax.Comparison(left, one.operator, one.right, query.at)
+                left = syntax.Reference((one.left[1],), one.at)
+                compared = syntax.Comparison(left, one.operator, one.right, one.at)
                 self.predicates[one.left[0]].append(syntax.Predicates((compared,)))
         self.comparisons = [one for one in every if isinstance(one.right, tuple)]
 
@@ -254,7 +244,7 @@ def _compared(one: syntax.Comparison, numbers: dict[str, int]) -> _Compared:
 
     assert isinstance(one.left, syntax.Reference)
     right = side(one.right) if isinstance(one.right, syntax.Reference) else one.right
-    return _Compared(one.operator, side(one.left), right)
+    return _Compared(one.operator, side(one.left), right, one.at)
 
 
 def _renamed(one: _Compared, to: Sequence[int]) -> Any:
@@ -279,33 +269,6 @@ def _orders(group: list[_Permutation]) -> list[tuple[int, int]]:
     return found
 
 
-class _Steps:
-    """The order in which a search binds edges, from some vertices on."""
-
-    def __init__(self, variables: Variables, vertices: Sequence[int], edge: int | None) -> None:
-        self.rows: list[tuple[int, int, int, list[int]]] = []  # vertex, parent, member, edges
-        edges = variables.edges
-        bound, done = list(vertices), set() if edge is None else {edge}
-
-        def between(vertex: int) -> list[int]:
-            return [
-                at for at, (a, b, _) in enumerate(edges)
-                if at not in done and ((a == vertex and b in bound) or (b == vertex and a in bound))
-            ]  # fmt: skip
-
-        for at in between(bound[0]):
-            self.rows.append((-1, -1, 0, [at]))
-            done.add(at)
-        while len(bound) < len(variables.names):
-            rest = [n for n in range(len(variables.names)) if n not in bound and between(n)]
-            vertex = max(rest, key=lambda n: (len(between(n)), bool(variables.predicates[n]), -n))
-            group, parent = between(vertex), len(self.rows)
-            self.rows.append((vertex, -1, 0, group))
-            self.rows += [(-1, parent, member, group) for member in range(1, len(group))]
-            bound.append(vertex)
-            done.update(group)
-
-
 class Motif(Pattern):
     """Matches of a pattern.
 
@@ -320,10 +283,6 @@ class Motif(Pattern):
     def __init__(self, query: syntax.Query) -> None:
         super().__init__(query)
         variables = self._variables = Variables(query)
-        if len(variables.comparisons) > _MOST_COMPARED:
-            raise CgqlError(
-                f"{len(variables.comparisons)} comparisons of two variables; accepted are {_MOST_COMPARED}", query.at
-            )
         count = len(variables.names)
         keys = [tuple(sorted(map(str, parts))) for parts in variables.predicates]
         of_vertices = list(dict.fromkeys(key for key in keys[:count] if key))
@@ -341,6 +300,9 @@ class Motif(Pattern):
         self.measured = tuple(sorted(names[0]))
         self.measured_of_edges = tuple(sorted(names[1] - {"time"}))
         self.follows_times = "time" in names[1]
+        compared = len(names[0]) + len(names[1])
+        if compared > _MOST_COMPARED:
+            raise CgqlError(f"{compared} attributes are compared with others; accepted are {_MOST_COMPARED}", query.at)
         self._group = variables.automorphisms()
         self.first_value = EDGE_ON + 1 + 2 * (len(of_vertices) + len(of_edges))
         self._shape = self._make_shape()
@@ -377,11 +339,13 @@ class Motif(Pattern):
 
         # Needs: a side, a class of the edge, and one of its other end.
         needs: dict[tuple[int, int, int], int] = {}
+        of_edges = np.zeros((2, len(variables.edges)), np.int64)
         want = list(self._classes[:count])
         for at, (a, b, directed) in enumerate(variables.edges):
-            for vertex, other, side in ((a, b, OUTGOING), (b, a, INCOMING)):
+            for end, (vertex, other, side) in enumerate(((a, b, OUTGOING), (b, a, INCOMING))):
                 key = side if directed else OUTGOING | INCOMING, self._classes[count + at], self._classes[other]
-                want[vertex] |= 1 << (_NEEDS + needs.setdefault(key, len(needs)))
+                of_edges[end, at] = needs.setdefault(key, len(needs))
+                want[vertex] |= 1 << (_NEEDS + needs[key])
         pairs = [frozenset((a, b)) for a, b, _ in variables.edges]
         parallel = [
             sum(1 << (count + other) for other, one in enumerate(pairs) if one == pairs[at] and other != at)
@@ -396,7 +360,8 @@ class Motif(Pattern):
             ends[:, 0].copy(), ends[:, 1].copy(), ends[:, 2] > 0, np.array(want, np.int64),
             np.array(self._classes[count:], np.int64), np.array(parallel, np.int64),
             np.array([_OPERATORS.index(one.operator) for one in variables.comparisons], np.int64), positions(lefts),
-            numbers(lefts), positions(rights), numbers(rights), compared, np.array(self._group, np.int64), need_sides,
+            numbers(lefts), positions(rights), numbers(rights), compared, np.array(self._group, np.int64), of_edges,
+            need_sides,
             need_edges, need_vertices, 1 << (_NEEDS + np.arange(len(needs))), self.first_value, len(self.roles),
             reasons,
         )  # fmt: skip
@@ -447,26 +412,13 @@ class Motif(Pattern):
                 if reasons:
                     starts.append((-1, first, reasons, [one for one in group if one[first] == first]))
         starts.append((-1, 0, 0, group))  # all matches
-        size, length = len(starts), len(variables.edges)
         columns = [np.array([one[at] for one in starts], np.int64) for at in range(3)]
-        steps = [np.full((size, length), -1, np.int64) for _ in range(4)]
-        orders = [np.zeros((size, variables.size), np.int64) for _ in range(2)]
-        plan = Plan(
-            columns[0], columns[1], np.zeros(size, np.int64), columns[2], steps[0], steps[1], steps[2],
-            np.zeros((size, length, length), np.int64), steps[3], orders[0], orders[1], np.zeros(size, np.bool_),
-        )  # fmt: skip
-        for start, (edge, first, _, fixing) in enumerate(starts):
-            other = [] if edge < 0 else [sum(variables.edges[edge][:2]) - first]
-            rows = _Steps(variables, [first, *other], None if edge < 0 else edge).rows
-            plan.lengths[start] = len(rows)
-            for step, (vertex, parent, member, edges) in enumerate(rows):
-                plan.vertices[start, step], plan.parents[start, step] = vertex, parent
-                plan.members[start, step], plan.sizes[start, step] = member, len(edges)
-                plan.groups[start, step, : len(edges)] = edges
+        orders = [np.zeros((len(starts), variables.size), np.int64) for _ in range(2)]
+        plan = Plan(columns[0], columns[1], columns[2], orders[0], orders[1])
+        for start, (_, _, _, fixing) in enumerate(starts):
             for one, two in _orders(fixing):
                 plan.larger[start, one] |= 1 << two
                 plan.smaller[start, two] |= 1 << one
-                plan.is_ordered[start] = True
         return plan
 
     def _empty_net(self) -> Net:

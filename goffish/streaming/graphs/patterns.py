@@ -322,9 +322,13 @@ class Pattern(ABC):
             if self._is_cluster(at):
                 found.append(part)
                 continue
+            columns = self._table_of(encoder, at).columns
+            if not columns[0][part].any():  # integers
+                found.append(columns[1][part])
+                continue
             slots, places = np.unique(part, return_inverse=True)
             ordered = slots.copy()
-            kernels.sort_by_key(self._table_of(encoder, at).columns, ordered)
+            kernels.sort_by_key(columns, ordered)
             ranks = np.empty(len(slots), np.int64)
             ranks[np.searchsorted(slots, ordered)] = np.arange(len(slots))
             found.append(ranks[places])

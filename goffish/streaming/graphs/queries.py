@@ -175,7 +175,9 @@ class Query:
         if len(deltas.kinds) or self._pattern.pending or self._temporal is not None:
             tables.append(self._observe(deltas, batch, state, ends=end is not None))
         if self._temporal is not None:
-            tables.append(self._send(self._temporal.expire(batch.until)))
+            # Events of an observation that goes on may have happened since it began.
+            reached = batch.until if self.every is None else batch.until // self.every * self.every
+            tables.append(self._send(self._temporal.expire(reached)))
         self._note(batch)
         if end is not None:
             tables.append(self.close("expired", end))

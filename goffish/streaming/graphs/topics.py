@@ -91,6 +91,7 @@ class Topic:
         #: Events, the last ones of all.
         self.kept: deque[Events | Closing] = deque()
         self.first = self.count = 0
+        #: Whether events are passed on as tables when they are published.
         self.is_heard = False
         #: Why and when the query ended.
         self.closed: Closing | None = None
@@ -126,8 +127,12 @@ class Topic:
         return [one for one in self.kept if isinstance(one, Events)]
 
     def _keep(self, events: Events | Closing) -> None:
+        size = len(events.keys)
+        self.count += size
+        if isinstance(events, Events) and size > self._most:
+            events = events.take(np.s_[-self._most :])
+            self.first += size - self._most
         self.kept.append(events)
-        self.count += len(events.keys)
         while self.count - self.first - len(self.kept[0].keys) >= self._most:
             self.first += len(self.kept.popleft().keys)
 

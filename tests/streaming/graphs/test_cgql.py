@@ -60,7 +60,7 @@ def test_a_query_and_its_text(text: str) -> None:
         ("DETECT Match(\n  edge:{a = 5}}", 2, 15, "'}'; expected ) or ,"),
         ("DETECT Match(edge:{a ! 5})", 1, 22, "unexpected character"),
         ("SELECT 1", 1, 1, "expected CANCEL or DETECT"),
-        ("  ", 1, 1, "no query; expected DETECT or CANCEL"),
+        ("  ", 1, 1, "no query; expected DETECT, MATCH or CANCEL"),
         ("DETECT Match(vertex:{a = " + "9" * 30 + "})", 1, 26, "too large"),
         ("DETECT Match(vertex:{a = 1e999})", 1, 26, "too large"),
         ("DETECT Match(vertex:{}) FOR " + "9" * 30 + "w", 1, 29, "too long"),
@@ -118,6 +118,7 @@ def test_texts_that_are_not_accepted(text: str, line: int, column: int, message:
         ("DETECT Motif((a)--(b), x > 3)", "column 24: x: accepted are attributes of variables such as a.age"),
         ("DETECT Motif((a)--(b), sum(a.x) > 3)", "sum(a.x): accepted are attributes of variables"),
         ("DETECT Motif((a)--(b), a.x > 3s)", "3s: accepted are numbers, texts, true, false and attributes"),
+        ("DETECT Motif((a)--(b)-->(b))", "column 22: variable b: an edge to itself"),
         ("DETECT Motif((a)--(time))", "column 19: variable time: the name of a column of events; rename it"),
         ("DETECT Match(edge:{}) WHERE size > 3", "measures are of Cluster, Component and Evolved"),
         ("DETECT Match(edge:{}) WHERE status = GONE", 'status = "GONE": choose = or != and MATCHED, UNMATCHED'),
@@ -172,11 +173,83 @@ def test_topics_that_are_registered() -> None:
         check(parse("DETECT Reach() AS c"), known=known)
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        (
+            """MATCH (a:Person {name: 'Ann'})-[r:FOLLOWS]->(b:Person)<-[:FOLLOWS]-(c)
+               WHERE r.since > 2010 AND a.age < b.age AND NOT b.city = 'Rome' RETURN a, b AS known""",
+            """DETECT Motif((a:{label = "Person" OR type = "Person", name = "Ann"})
+               -[r:{type = "FOLLOWS", `since` > 2010}]->(b:{label = "Person" OR type = "Person", NOT city = "Rome"})
+               <-[:{type = "FOLLOWS"}]-(c), a.age < b.age)
+               AS known""",
+        ),
+        ("match (a)--(b)--(c)--(a);", "DETECT Motif((a)--(b)--(c)--(a))"),
+        (
+            """// cards that are used twice
+               MATCH (c:Card|Token)-[x]->(s), (c)-[y]->(t)
+               WHERE (x.sum >= 10 OR y.sum IS NULL) AND 5 < y.sum RETURN DISTINCT * WINDOW 10m EMIT EVERY 5s""",
+            None,
+        ),
+        (
+            "MATCH (c)-[x:A|:B]->(s) WHERE (x.n >= 10 OR x.n IS NULL) AND 5 < c.n AND id(s) IN [1, 'y'] AND c:X:Y",
+            """DETECT Motif((c:{n > 5, (label = "X" OR type = "X") AND (label = "Y" OR type = "Y")})
+               -[x:{type IN ("A", "B"), n >= 10 OR NOT has(n)}]->(s:{id IN (1, "y")}))""",
+        ),
+        ("MATCH (a)-[x]->(b) WHERE x.n = $least AND type(x) <> 'B' RETURN a WINDOW 10m EMIT EVERY 5s AS t",
+         'DETECT Motif((a)-[x:{n = $least, type != "B"}]->(b)) WINDOW 10m EMIT EVERY 5s AS t'),
+        ("MATCH (a:Host {up: true}) WHERE exists(a.ip) AS hosts",
+         'DETECT Match(vertex:{label = "Host" OR type = "Host", up = true, has(ip)}) AS hosts'),
+    ],
+)  # fmt: skip
+def test_patterns_of_cypher(text: str, query: str | None) -> None:
+    """Breaks when a pattern has another meaning than the query that it is documented to be."""
+    if query is None:  # conditions on several variables
+        with pytest.raises(CgqlError, match="line 3, column 23: conditions on several variables are joined by AND"):
+            parse(text)
+        return
+    assert parse(text) == parse(query)
+    assert parse(str(parse(text))) == parse(text)
+    assert check(parse(text), {"least": 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("MATCH (a)-[*1..3]->(b)", 12, "paths of variable length are not available"),
+        ("OPTIONAL MATCH (a)-->(b)", 1, "optional patterns are not available"),
+        ("MATCH p = (a)-->(b)", 7, "paths have no names here"),
+        ("MATCH (a)-->(b) RETURN count(*)", 24, "count(…): accepted after RETURN are variables; aggregates are not"),
+        ("MATCH (a)-->(b) RETURN a.name", 24, "a.name: accepted after RETURN are variables"),
+        ("MATCH (a)-->(b) RETURN c", 24, "variable c: not in the pattern"),
+        ("MATCH (a)-->(b) RETURN a ORDER BY a", 26, "only MATCH, WHERE and RETURN are available"),
+        ("MATCH (a)-->(b) SET a.x = 3", 17, "a continuous query does not change the graph"),
+        ("MATCH (a)-->(b) WHERE a.x STARTS WITH 'x'", 27, "accepted are =, <>, <"),
+        ("MATCH (a)-->(b) WHERE a.x + 1 > 2", 27, "arithmetic is not available"),
+        ("MATCH (a)-->(b) WHERE c.x > 2", 23, "variable c: not in the pattern"),
+        ("MATCH (a)-->(b) WHERE NOT a.x < b.x", 27, "joined by AND, and not negated"),
+        ("MATCH (a)-->(b) WHERE 1 = 1", 23, "one side of a comparison must be an attribute such as a.age"),
+        ("MATCH (a)-->(b) WHERE size(a) = 3", 23, "function size: unknown; choose from id, elementId and type"),
+        ("MATCH (a), (b)", 7, "the vertex is not connected with the others"),
+        ("MATCH (a)-->(b), (a:X)", 18, "give the labels of a vertex where it has edges"),
+        ("MATCH (a) WHERE a.x = a.y", 17, "attributes of one vertex are compared with values only"),
+        ("MATCH (a)-->(b", 14, "end of the text; expected ), : or {"),
+        ("MATCH (a)-->(b); MATCH (c)", 18, "'MATCH'; expected the end"),
+        ("MATCH (a)-->(b) WHERE a.x = '\\x'", 29, "text"),
+    ],
+)
+def test_patterns_of_cypher_that_are_not_accepted(text: str, column: int, message: str) -> None:
+    with pytest.raises(CgqlError) as error:
+        parse(text)
+    assert message in str(error.value)
+    assert (error.value.line, error.value.column) == (1, column)
+
+
 PIECES = [
     "DETECT", "AND", "Match", "(", ")", "{", "}", "[", "]", ",", ";", ":", "edge", "vertex", "source", "a", "T.*", "=",
     "<", "!=", "5", "-2.5", "'x'", "20h", "$p", "WHERE", "SUCCEEDS", "OF", "WITHIN", "AS", "EMIT", "EVERY", "FROM",
     "TO", "NOT", "OR", "IN", "has", "--", "-[", "]->", "<-[", "#", "\n", "`b c`", "Reach", "Cluster", "sum", "node.x",
-    "WITH",
+    "WITH", "MATCH", "RETURN", "*", "a.x", ":A", "IS", "NULL", "]-",
 ]  # fmt: skip
 
 

@@ -295,6 +295,27 @@ def test_golden_streams(seed: int) -> None:
     assert len(followed.events) == count and digest(followed.events) == expected
 
 
+def test_a_pattern_of_cypher() -> None:
+    """Breaks when labels, types or properties of a pattern are looked for elsewhere than where they are documented."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("MATCH (a:Person)-[:FOLLOWS]->(b:Person {city: 'Rome'}) WHERE a.age < b.age AND NOT a.x = 1 AS older")
+    live.feed([
+        {"t": 1, "op": "+v", "id": "ann", "attrs": {"label": ["Person", "Admin"], "age": 30}},
+        {"t": 2, "op": "+v", "id": "bob", "attrs": {"type": "Person", "age": 31, "city": "Rome"}},
+        {"t": 3, "op": "+v", "id": "cyd", "attrs": {"label": "Person", "age": 29, "city": "Rome"}},
+        {"t": 4, "op": "+e", "src": "ann", "dst": "bob", "attrs": {"type": "FOLLOWS"}},
+        {"t": 5, "op": "+e", "src": "ann", "dst": "cyd", "attrs": {"type": "FOLLOWS"}},
+        {"t": 6, "op": "+e", "src": "bob", "dst": "ann", "attrs": {"type": "FOLLOWS"}},
+        {"t": 7, "op": "+av", "id": "cyd", "attrs": {"age": 40}},
+        {"t": 8, "op": "+av", "id": "ann", "attrs": {"x": 1}},
+    ])  # fmt: skip
+    rows = live.events("older").select(["status", "a", "b"]).to_pylist()
+    assert [" ".join(row.values()) for row in rows] == [
+        "MATCHED ann bob", "MATCHED ann cyd", "UNMATCHED ann bob", "UNMATCHED ann cyd",
+    ]  # fmt: skip
+    assert live.query("older").startswith('DETECT Motif((a:{label = "Person" OR type = "Person", NOT x = 1})-[')
+
+
 @pytest.mark.parametrize("measure", ["degree", "pagerank"])
 def test_scores(measure: str) -> None:
     """Breaks when scores or their order differ from those of NetworkX after edges have come and gone."""
@@ -389,6 +410,11 @@ def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
             f"DETECT Cluster({', '.join(f'sum(node.a{n}) > 0' for n in range(17))})",
             "17 attributes are added up; accepted are 16",
         ),
+        (
+            f"DETECT Motif((a)--(b), {', '.join(f'a.a{n} < b.b{n}' for n in range(17))})",
+            "34 attributes are compared with others; accepted are 32",
+        ),
+        ("DETECT Motif((a)-[e]-(b), e.time > soon)", 'line 1, column 61: time > "soon": accepted are seconds'),
     ],
 )
 def test_what_is_not_accepted(text: str, message: str) -> None:
@@ -443,6 +469,39 @@ def test_many_events_that_wait() -> None:
     live.feed({"t": n, "op": "+v", "id": n} for n in range(1, 10_010))
     reason = "failed(limit: 10,000 events wait for later ones; give a shorter WITHIN)"
     assert live.events("b")["reason"].to_pylist() == [reason]
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "reason"),
+    [
+        ("_MOST_LOOKED", 200, "more than 200 candidates for one change; give more predicates"),
+        ("_MOST_BYTES", 10_000, "more than 256 matches at a time; give more predicates"),
+    ],
+)
+def test_limits_of_motifs(monkeypatch: pytest.MonkeyPatch, name: str, most: int, reason: str) -> None:
+    """Breaks when a pattern with too many matches takes all time or memory, or another query ends with it."""
+    monkeypatch.setattr(f"goffish.streaming.graphs.motifs.{name}", most)
+    live, reasons = gf.stream.LiveGraph(lateness=0), list[str | None]()
+    live.submit(
+        "DETECT Motif((a)--(b)--(c)) AS pairs; DETECT Degree(degree >= 300) AS hubs",
+        on_events=lambda topic, events: reasons.append(events["reason"].to_pylist()[-1]),
+    )
+    live.feed({"t": n, "op": "+e", "src": "hub", "dst": n} for n in range(1, 400))
+    assert [one for one in reasons if one] == [f"failed(limit: {reason})"]
+    assert live.answers("hubs").to_pylist() == [{"vertex": "hub", "degree": 399}]
+
+
+def test_answers_between_observations() -> None:
+    """Breaks when answers follow changes of an observation that has not ended, or are computed from them."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("DETECT Motif((a)-->(b)-->(c)) EMIT EVERY 10s AS m")
+    live.feed([
+        {"t": 1, "op": "+e", "id": 1, "src": "x", "dst": "y"}, {"t": 2, "op": "+e", "id": 2, "src": "y", "dst": "z"},
+        {"t": 11, "op": "-e", "id": 1}, {"t": 12, "op": "+e", "id": 3, "src": "z", "dst": "x"},
+    ])  # fmt: skip
+    assert live.answers("m").to_pylist() == [{"a": "x", "b": "y", "c": "z", "edges": [1, 2]}]
+    live.feed([{"t": 20, "op": "heartbeat"}])
+    assert live.answers("m").to_pylist() == [{"a": "y", "b": "z", "c": "x", "edges": [2, 3]}]
 
 
 def test_topics_that_end() -> None:

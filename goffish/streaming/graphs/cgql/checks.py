@@ -341,6 +341,9 @@ class _Query:
                 ends.append(node.variable or f" {anonymous}")
                 vertices.setdefault(ends[-1], set())
             links += list(pairwise(ends))
+            for (a, b), edge in zip(pairwise(ends), path.edges, strict=True):
+                if a == b:
+                    raise CgqlError(f"variable {a}: an edge to itself; loops match no edge", edge.at)
             for edge in path.edges:
                 if edge.variable is not None:
                     if edge.variable in edges:

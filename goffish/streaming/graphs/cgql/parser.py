@@ -1,29 +1,16 @@
-"""From the text of CGQL queries to their parts."""
+"""From the text of queries to their parts."""
 
 from __future__ import annotations
 
-import ast
-import math
 import re
-from functools import cache
-from importlib.resources import files
-from typing import Any
-
-from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
 from goffish.streaming.graphs.cgql import syntax
-from goffish.streaming.graphs.cgql.syntax import CgqlError, Position, Predicate
+from goffish.streaming.graphs.cgql.match import read_match
+from goffish.streaming.graphs.cgql.reading import Builder, read
+from goffish.streaming.graphs.cgql.syntax import CgqlError
 
-#: Characters of a text, and parts of it in each other.
-_LONGEST, _DEEPEST = 1 << 20, 100
-_WORDS = {
-    "LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[", "RSQB": "]", "COMMA": ",", "SEMICOLON": ";",
-    "COLON": ":", "DOT": ".", "EQUAL": "=", "NAME": "a name", "NUMBER": "a number", "INT": "a number",
-    "STRING": "a text in quotes", "DURATION": "a duration such as 20h", "PARAM": "a parameter such as $lo",
-    "OP": "a comparison", "TOPIC_STAR": "a topic with .*", "AND_DETECT": "AND DETECT", "$END": "the end",
-}  # fmt: skip
-_MICROS = {"ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6, "w": 604800 * 10**6}
+#: How patterns of openCypher begin.
+_MATCH = r"(\s|//[^\n]*\n)*(OPTIONAL\s+)?MATCH\b"
 
 
 def parse(text: str) -> syntax.Script:
@@ -32,7 +19,7 @@ def parse(text: str) -> syntax.Script:
     Parameters
     ----------
     text : str
-        Statements, separated by semicolons.
+        Statements, separated by semicolons, or a pattern of openCypher that begins with MATCH.
 
     Returns
     -------
@@ -48,257 +35,9 @@ def parse(text: str) -> syntax.Script:
     >>> print(parse("detect Degree(degree >= 3) where edge:{flow} as busy"))
     DETECT Degree(degree >= 3) WHERE edge:{flow} AS busy
     """
-    if len(text) > _LONGEST:
-        raise CgqlError(f"{len(text):,} characters; accepted are {_LONGEST:,} at most", (1, 1))
-    depth = 0
-    for at, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth > _DEEPEST:
-            raise CgqlError(f"brackets are nested more than {_DEEPEST} deep", _position(text, at))
+    if re.match(_MATCH, text, re.IGNORECASE):
+        return read_match(text)
     if not text.strip():
-        raise CgqlError("no query; expected DETECT or CANCEL", (1, 1))
-    try:
-        found: syntax.Script = _Builder().transform(_grammar().parse(text))
-    except UnexpectedToken as error:
-        what = "end of the text" if error.token.type == "$END" else repr(str(error.token))
-        expected = _expected(error.accepts or error.expected)
-        raise CgqlError(f"{what}; expected {expected}", (error.line, error.column)) from None
-    except UnexpectedInput as error:
-        allowed = _expected(getattr(error, "allowed", None) or ())
-        raise CgqlError(f"unexpected character; expected {allowed}", (error.line, error.column)) from None
-    except VisitError as error:
-        if isinstance(error.orig_exc, CgqlError):
-            raise error.orig_exc from None
-        raise
+        raise CgqlError("no query; expected DETECT, MATCH or CANCEL", (1, 1))
+    found: syntax.Script = read(text, "grammar.lark", Builder(), {})
     return found
-
-
-@cache
-def _grammar() -> Lark:
-    text = (files(__package__) / "grammar.lark").read_text()
-    return Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=True, propagate_positions=True)
-
-
-def _position(text: str, offset: int) -> Position:
-    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
-
-
-def _expected(terminals: Any) -> str:
-    known = {_WORDS.get(name, name) for name in terminals}
-    words = sorted("an edge" if word.startswith("__ANON") else word for word in known)
-    return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1] if words else "other text"
-
-
-def _name(token: Token | str) -> str:
-    return str(token)[1:-1] if str(token).startswith("`") else str(token)
-
-
-def _at(meta: Any) -> Position:
-    return (meta.line, meta.column) if not meta.empty else syntax.NOWHERE
-
-
-def _token_at(token: Token) -> Position:
-    return (token.line or 0, token.column or 0)
-
-
-def _span(token: Token) -> syntax.Span:
-    micros = sum(int(count) * _MICROS[unit] for count, unit in re.findall(r"(\d+)(ms|[smhdw])", token))
-    if micros > 1 << 61:
-        raise CgqlError(f"duration {token}: too long", _token_at(token))
-    return syntax.Span(micros)
-
-
-def _text(token: Token) -> str:
-    try:
-        return str(ast.literal_eval(token.replace("\n", "\\n")))
-    except (SyntaxError, ValueError) as error:
-        raise CgqlError(f"text {str(token)!r:.40}: {error.args[0]}", _token_at(token)) from None
-
-
-@v_args(meta=True)
-class _Builder(Transformer[Token, Any]):
-    """Makes the parts of queries from the tree of the grammar."""
-
-    def start(self, meta: Any, parts: list[Any]) -> syntax.Script:
-        return syntax.Script(tuple(parts))
-
-    def detects(self, meta: Any, parts: list[Any]) -> syntax.Detects:
-        return syntax.Detects(tuple(one for one in parts if isinstance(one, syntax.Query)))
-
-    def cancel(self, meta: Any, parts: list[Any]) -> syntax.Cancel:
-        return syntax.Cancel(_name(parts[1]), _at(meta))
-
-    def body(self, meta: Any, parts: list[Any]) -> syntax.Query:
-        (name, arguments), *clauses = parts
-        given = {key: value for one in clauses if one is not None for key, value in one.items()}
-        return syntax.Query(name, arguments, at=_at(meta), **given)
-
-    def pattern(self, meta: Any, parts: list[Any]) -> tuple[str, tuple[Any, ...]]:
-        return _name(parts[0]), tuple(one for one in parts[1:] if one is not None)
-
-    # Arguments.
-
-    def arg_set(self, meta: Any, parts: list[Any]) -> syntax.NamedPredicates:
-        return syntax.NamedPredicates(_name(parts[0]), parts[1], _at(meta))
-
-    view = arg_set
-
-    def arg_value(self, meta: Any, parts: list[Any]) -> syntax.NamedValue:
-        return syntax.NamedValue(_name(parts[0]), parts[1], _at(meta))
-
-    def arg_name(self, meta: Any, parts: list[Any]) -> syntax.Name:
-        return syntax.Name(parts[0], _at(meta))
-
-    def arg_pred(self, meta: Any, parts: list[Any]) -> Any:
-        return parts[0]
-
-    arg_path = condition = arg_pred
-
-    # Predicates.
-
-    def predset(self, meta: Any, parts: list[Any]) -> syntax.Predicates:
-        return syntax.Predicates(tuple(one for one in parts if one is not None))
-
-    def disjunction(self, meta: Any, parts: list[Any]) -> Predicate:
-        parts = [one for one in parts if not isinstance(one, Token)]
-        return syntax.Any(tuple(parts)) if len(parts) > 1 else parts[0]
-
-    def conjunction(self, meta: Any, parts: list[Any]) -> Predicate:
-        parts = [one for one in parts if not isinstance(one, Token)]
-        return syntax.All(tuple(parts)) if len(parts) > 1 else parts[0]
-
-    def negation(self, meta: Any, parts: list[Any]) -> syntax.Not:
-        return syntax.Not(parts[1])
-
-    def compare(self, meta: Any, parts: list[Any]) -> syntax.Comparison:
-        operator = {"==": "=", "<>": "!="}.get(parts[1], str(parts[1]))
-        return syntax.Comparison(parts[0], operator, parts[2], _at(meta))
-
-    def member(self, meta: Any, parts: list[Any]) -> syntax.Member:
-        if parts[1] not in ("=", "=="):
-            raise CgqlError(f"{parts[2]}: accepted after = only", _token_at(parts[1]))
-        return syntax.Member(parts[0], str(parts[2])[:-2], _at(meta))
-
-    def within_list(self, meta: Any, parts: list[Any]) -> syntax.OneOf:
-        return syntax.OneOf(parts[0], tuple(parts[2:]))
-
-    def bare(self, meta: Any, parts: list[Any]) -> syntax.Bare:
-        return syntax.Bare(parts[0])
-
-    def has(self, meta: Any, parts: list[Any]) -> syntax.Has:
-        return syntax.Has(parts[1])
-
-    def field(self, meta: Any, parts: list[Any]) -> syntax.Reference:
-        found: syntax.Reference = parts[0]
-        return found
-
-    word = field
-
-    def aggregate(self, meta: Any, parts: list[Any]) -> syntax.Aggregate:
-        return syntax.Aggregate(_name(parts[0]), parts[1], _at(meta))
-
-    def ref(self, meta: Any, parts: list[Any]) -> syntax.Reference:
-        return syntax.Reference(tuple(map(_name, parts)), _at(meta))
-
-    # Values.
-
-    def number(self, meta: Any, parts: list[Any]) -> syntax.Literal:
-        number = int(parts[0]) if re.fullmatch(r"[+-]?\d+", parts[0]) else float(parts[0])
-        if abs(number) >= (1 << 63 if isinstance(number, int) else math.inf):
-            raise CgqlError(f"number {parts[0]!s:.40}: too large", _at(meta))
-        return syntax.Literal(number)
-
-    def string(self, meta: Any, parts: list[Any]) -> syntax.Literal:
-        return syntax.Literal(_text(parts[0]))
-
-    def true(self, meta: Any, parts: list[Any]) -> syntax.Literal:
-        return syntax.Literal(True)
-
-    def false(self, meta: Any, parts: list[Any]) -> syntax.Literal:
-        return syntax.Literal(False)
-
-    def param(self, meta: Any, parts: list[Any]) -> syntax.Parameter:
-        return syntax.Parameter(str(parts[0])[1:], _at(meta))
-
-    def span_value(self, meta: Any, parts: list[Any]) -> syntax.Span:
-        return _span(parts[0])
-
-    span = span_value
-
-    # Paths.
-
-    def path(self, meta: Any, parts: list[Any]) -> syntax.Path:
-        return syntax.Path(tuple(parts[::2]), tuple(parts[1::2]), _at(meta))
-
-    def node(self, meta: Any, parts: list[Any]) -> syntax.Node:
-        return syntax.Node(None if parts[0] is None else _name(parts[0]), parts[1], _at(meta))
-
-    @staticmethod
-    def _edge(direction: str, meta: Any, parts: list[Any]) -> syntax.Edge:
-        variable, predicates = parts if parts else (None, None)
-        return syntax.Edge(direction, None if variable is None else _name(variable), predicates, _at(meta))
-
-    def edge_out(self, meta: Any, parts: list[Any]) -> syntax.Edge:
-        return self._edge(">", meta, parts)
-
-    def edge_in(self, meta: Any, parts: list[Any]) -> syntax.Edge:
-        return self._edge("<", meta, parts)
-
-    def edge_any(self, meta: Any, parts: list[Any]) -> syntax.Edge:
-        return self._edge("-", meta, parts)
-
-    # Clauses.
-
-    def from_to(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        _, start, _, end, repeats = parts
-        return {"duration": syntax.Between(start, end, repeats is not None, _at(meta))}
-
-    def for_span(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"duration": syntax.For(parts[1], _at(meta))}
-
-    def since_span(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"duration": syntax.Since(parts[1], _at(meta))}
-
-    def time(self, meta: Any, parts: list[Any]) -> str:
-        return _text(parts[0])
-
-    def window(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"window": parts[1]}
-
-    def where(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"where": tuple(one for one in parts if not isinstance(one, Token))}
-
-    def ordered(self, meta: Any, parts: list[Any]) -> syntax.Ordered:
-        return syntax.Ordered()
-
-    def temporal(self, meta: Any, parts: list[Any]) -> syntax.Temporal:
-        relation, count, _, topic, _, within, shares, _ = parts
-        number = 1 if count is None else int(count)
-        return syntax.Temporal(str(relation).upper(), topic, number, within, shares is not None, _at(meta))
-
-    def topic_name(self, meta: Any, parts: list[Any]) -> syntax.Topic:
-        return syntax.Topic(_name(parts[0]), tuple(_name(one) for one in parts[1:] if one is not None), _at(meta))
-
-    def topic_query(self, meta: Any, parts: list[Any]) -> syntax.Query:
-        found: syntax.Query = parts[1]
-        return found
-
-    def emit_update(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"every": None}
-
-    def emit_every(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"every": parts[2]}
-
-    def with_(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"options": tuple(one for one in parts if isinstance(one, syntax.Option))}
-
-    def option(self, meta: Any, parts: list[Any]) -> syntax.Option:
-        value = syntax.Reference((_name(parts[1]),), _at(meta)) if isinstance(parts[1], Token) else parts[1]
-        return syntax.Option(_name(parts[0]), value, _at(meta))
-
-    def as_(self, meta: Any, parts: list[Any]) -> dict[str, Any]:
-        return {"topic": _name(parts[1])}
-
-
-setattr(_Builder, "with", _Builder.with_)  # rules that are named like keywords of Python
-setattr(_Builder, "as", _Builder.as_)
