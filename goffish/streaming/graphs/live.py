@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,12 @@ import pyarrow.parquet as pq
 from goffish.errors import InputError, JobError
 from goffish.graph.graph import Graph, from_edges
 from goffish.streaming.batches import FIRST, LAST, moments
+from goffish.streaming.graphs.catalogue import make_followed
+from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.predicates import Flips
 from goffish.streaming.graphs.queries import Queries, Query
 from goffish.streaming.graphs.records import Encoder, Records
+from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.graphs.sequencer import Sequencer
 from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.windows import Duration, microseconds
@@ -93,6 +97,7 @@ class LiveGraph:
         self._last = FIRST
         self._torn = False  # whether records are being applied
         self._queries = Queries(self._state, self._encoder, events)
+        self._followed: WeakSet[Followed] = WeakSet()
         self._counts = dict.fromkeys(("accepted", "applied", "duplicate", "late", "rejected"), 0)
         self.errors: deque[tuple[Any, str]] = deque(maxlen=_ERRORS)
         self._on_error = on_error or (lambda record, error: self.errors.append((record, error)))
@@ -151,14 +156,19 @@ class LiveGraph:
         self._apply(self._sequencer.end(list(self._encoder.streams)))
         self._queries.deliver()
 
-    def _apply(self, records: Records) -> None:
+    def _check(self) -> None:
         if self._torn:
             raise JobError("the live graph was interrupted while it applied records; make a new one")
+
+    def _apply(self, records: Records) -> None:
+        self._check()
         self._torn = True
         changes, flips = Changes.empty(0), Flips.empty(0)
         if len(records):
             changes, flips = self._state.apply(records)
             self._last = int(records.times[-1])
+        for one in self._followed:
+            one.take(changes)
         first = self._counts["applied"]
         self._counts["applied"] += len(records)
         self._queries.step(changes, flips, records.times, first + 1, self._sequencer.watermark)
@@ -214,6 +224,52 @@ class LiveGraph:
         topics = self._queries.submit(text, parameters or {}, on_events, self._now)
         self._queries.deliver()
         return topics
+
+    def follow(
+        self, algorithm: str, *, weight: str | None = None, directed: bool = True, **options: Any
+    ) -> Followed:  # fmt: skip
+        """Keep the result of an algorithm up to date.
+
+        Parameters
+        ----------
+        algorithm : str
+            As in `goffish.run`; see Notes.
+        weight : str, optional
+            Numeric attribute of the edges; 1 where it is missing. Of parallel edges, the least one counts.
+        directed : bool
+            Whether edges have directions, for algorithms that use them.
+        **options
+            Options of the algorithm.
+
+        Returns
+        -------
+        Followed
+            Its ``result()`` is that of the algorithm on the graph as it is now; ``statistics`` are of the work for it,
+            and ``close()`` ends it.
+
+        Raises
+        ------
+        InputError
+            Such an algorithm cannot be followed, or an option is not accepted.
+
+        Notes
+        -----
+        Changes are followed when a result is asked for. Where they take longer than a full pass over the graph would,
+        there is one.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> live = gf.stream.LiveGraph(lateness=0)
+        >>> ranks = live.follow("pagerank", tolerance=1e-8)
+        >>> _ = live.feed([{"t": 1, "op": "+e", "src": "ann", "dst": "bob"}])
+        >>> {vertex: round(rank, 3) for vertex, rank in ranks.result().to_dict().items()}
+        {'ann': 0.351, 'bob': 0.649}
+        """
+        found = make_followed(self._state, self._encoder, algorithm, weight, directed, options)
+        found.attach(self._check)
+        self._followed.add(found)
+        return found
 
     def cancel(self, topic: str) -> None:
         """End a query; its events remain.
@@ -374,12 +430,9 @@ class LiveGraph:
             if weights is None:
                 raise InputError(f"weight = {weight!r}: no edge has such an attribute")
             weights = np.nan_to_num(weights[edges], nan=1.0)
-        labels = encoder.vertices.keys(vertices)
-        if not isinstance(labels, pa.Array):  # integers and texts
-            labels = [str(label) for label in labels]
         return from_edges(
             numbers[graph.edges.sources[edges]], numbers[graph.edges.targets[edges]], weights, directed=directed,
-            labels=labels, parallel=parallel,
+            labels=labels_of(encoder, vertices), parallel=parallel,
         )  # fmt: skip
 
     def __repr__(self) -> str:

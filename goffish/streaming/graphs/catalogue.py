@@ -1,0 +1,39 @@
+"""Algorithms that can follow a live graph, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from goffish.algorithms.algorithm import Options
+from goffish.algorithms.pagerank.api import PageRanks
+from goffish.errors import InputError
+from goffish.streaming.graphs.followed import Followed
+from goffish.streaming.graphs.ranks import Ranks
+from goffish.streaming.graphs.records import Encoder
+from goffish.streaming.graphs.state import State
+
+#: What follows each algorithm, its options, and those of them that are accepted.
+_FOLLOWED: dict[str, tuple[type[Followed], type[Options], tuple[str, ...]]] = {
+    "pagerank": (Ranks, PageRanks, ("damping", "tolerance", "dangling", "personalization")),
+}  # fmt: skip
+
+
+def make_followed(
+    state: State, encoder: Encoder, algorithm: str, weight: str | None, directed: bool, options: Mapping[str, Any]
+) -> Followed:
+    """Make what follows an algorithm; see `LiveGraph.follow`."""
+    if algorithm not in _FOLLOWED:
+        raise InputError(f"algorithm {algorithm!r} cannot be followed: choose one of {', '.join(_FOLLOWED)}")
+    followed, model, accepted = _FOLLOWED[algorithm]
+    for name in options:
+        if name not in accepted:
+            raise InputError(
+                f"{algorithm}: option {name!r} is not accepted; accepted are weight, directed"
+                + "".join(f", {one}" for one in accepted)
+            )
+    if weight is not None and not followed.weighted:
+        raise InputError(f"{algorithm}: weight = {weight!r} has no effect; omit it")
+    if not directed and not followed.has_directions:
+        raise InputError(f"{algorithm}: directed = False has no effect; omit it")
+    return followed(state, encoder, model.checked(**options), weight, directed)

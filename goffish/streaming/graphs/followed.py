@@ -1,0 +1,153 @@
+"""Algorithms whose results are kept up to date with a live graph."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from goffish.algorithms.algorithm import Options
+from goffish.errors import InputError
+from goffish.gopher.result import Result
+from goffish.streaming.graphs import row_kernels
+from goffish.streaming.graphs.patterns import Numbers
+from goffish.streaming.graphs.records import Encoder
+from goffish.streaming.graphs.rows import Difference, Seen, labels_of
+from goffish.streaming.graphs.state import Changes, State
+
+
+class Followed(ABC):
+    """An algorithm that follows a live graph; made by `LiveGraph.follow`.
+
+    Changes are collected while records are applied, and followed when a result is asked for: those that cancel each
+    other out take no work.
+
+    Parameters
+    ----------
+    state : State
+    encoder : Encoder
+    options : Options
+        Of the algorithm.
+    weight : str, optional
+        Attribute of edges.
+    directed : bool
+    """
+
+    #: Whether edges have weights and directions.
+    weighted: ClassVar[bool] = False
+    has_directions: ClassVar[bool] = False
+
+    def __init__(
+        self, state: State, encoder: Encoder, options: Options, weight: str | None, directed: bool
+    ) -> None:  # fmt: skip
+        self._state, self._encoder = state, encoder
+        self._options: Any = options
+        self._needed: tuple[str, Numbers] = "", np.zeros(0, np.int64)
+        self._weight, self._directed = weight, directed
+        self._seen = Seen(state, encoder, weight, directed)
+        #: Why the next pass is a full one.
+        self._reason: str | None = "first result"
+        self._figures: dict[str, Any] = {"updates": 0, "full_passes": 0, "work": 0, "reason": None}
+        self._labels: pa.Array | None = None
+        self._check: Callable[[], None] | None = None
+
+    def attach(self, check: Callable[[], None] | None) -> None:
+        """Note what raises an error when the graph cannot be followed any more; ``None`` if it is not."""
+        self._check = check
+
+    def take(self, changes: Changes) -> None:
+        """Take changes of the graph."""
+        self._seen.follow(changes)
+
+    def result(self) -> Result:
+        """Return the result for the graph as it is now.
+
+        Returns
+        -------
+        Result
+            As of the algorithm on ``live.graph()``.
+
+        Raises
+        ------
+        InputError
+            It is closed, a vertex among the options does not exist, or a weight is negative.
+        JobError
+            The live graph was interrupted while it applied records.
+        """
+        if self._check is None:
+            raise InputError("the algorithm is closed: it does not follow the graph any more")
+        self._check()
+        self._check_needed()
+        if self._reason == _INTERRUPTED:
+            self._seen = Seen(self._state, self._encoder, self._weight, self._directed)
+        difference = self._seen.difference()
+        reason, self._reason = self._reason, _INTERRUPTED
+        if len(difference.gone) or len(difference.come):
+            self._labels = None
+        self._figures["updates"] += len(difference.pairs) + len(difference.gone) + len(difference.come)
+        self._fit(len(self._seen.vertices))
+        if reason is None:
+            reason = self._follow(difference)
+        else:
+            row_kernels.put_all(self._seen.net, difference.pairs, difference.before, difference.weights)
+        if reason is not None:
+            self._pass()
+            self._figures["full_passes"] += 1
+            self._figures["reason"] = reason
+        self._reason = None
+        vertices = self._vertices
+        if self._labels is None:
+            self._labels = labels_of(self._encoder, vertices)
+        return self._result(vertices, self._labels)
+
+    def close(self) -> None:
+        """End following the graph; there are no more results."""
+        self._check = None
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """What was done so far.
+
+        ``updates`` of vertices and pairs of adjacent ones that were followed, ``full_passes`` over the graph, the
+        ``work`` of all updates in neighbors that were looked at, and the ``reason`` of the last full pass.
+        """
+        return dict(self._figures)
+
+    @property
+    def _vertices(self) -> Numbers:
+        return np.flatnonzero(self._seen.vertices)
+
+    def _need(self, option: str, labels: list[int | str]) -> Numbers:
+        """Return the slots of vertices that must exist for a result."""
+        self._needed = option, self._encoder.vertices.slots(labels)
+        return self._needed[1]
+
+    def _check_needed(self) -> None:
+        option, slots = self._needed
+        exists = self._state.graph.vertices
+        for slot in slots.tolist():
+            if slot >= len(exists) or not exists[slot]:
+                label = self._encoder.vertices.keys(np.array([slot]))[0]
+                raise InputError(f"{option}: {label} is not a vertex of the graph now")
+
+    @abstractmethod
+    def _fit(self, size: int) -> None:
+        """Make space for vertices."""
+
+    @abstractmethod
+    def _follow(self, difference: Difference) -> str | None:
+        """Follow changes, or take them all and return why a full pass is to be made."""
+
+    @abstractmethod
+    def _pass(self) -> None:
+        """Make a full pass over the graph."""
+
+    @abstractmethod
+    def _result(self, vertices: Numbers, labels: pa.Array) -> Result:
+        """Return the result of vertices with their labels."""
+
+
+_INTERRUPTED = "interrupted"

@@ -1,0 +1,204 @@
+"""Algorithms that follow a live graph, compared with a run on the whole graph after each batch of records."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import goffish as gf
+from goffish.errors import InputError
+from goffish.gopher import Result
+from goffish.streaming.graphs.live import LiveGraph
+
+#: Vertices that are never removed.
+HUB, OTHER = "hub", "other"
+
+
+def stream(seed: int, size: int, *, vertices: int = 24) -> Iterator[dict[str, Any]]:
+    """Yield random records: parallel edges, loops, isolated vertices, removals, and weights that change."""
+    chance = random.Random(seed)
+    dense = chance.random() < 0.5
+    live: list[int] = []
+    time = 0
+
+    def weight() -> dict[str, Any]:
+        return {} if chance.random() < 0.2 else {"w": chance.choice([1, 2, 5, 0.5, 0.25, 8.0, 3])}
+
+    for vertex in (HUB, OTHER):
+        time += 1
+        yield {"t": time, "op": "+v", "id": vertex}
+    while time < size:
+        time += 1
+        x, edge = chance.random(), time
+        if x < (0.6 if dense else 0.45) or not live:
+            u, v = (chance.choice([HUB, OTHER, *range(vertices)]) for _ in range(2))
+            live.append(edge)
+            yield {"t": time, "op": "+e", "id": f"e{edge}", "src": str(u), "dst": str(v), "attrs": weight()}
+        elif x < 0.8:
+            yield {"t": time, "op": "-e", "id": f"e{live.pop(chance.randrange(len(live)))}"}
+        elif x < 0.9:
+            yield {"t": time, "op": "+ae", "id": f"e{chance.choice(live)}", "attrs": weight()}
+        elif x < 0.93:
+            yield {"t": time, "op": "-ae", "id": f"e{chance.choice(live)}", "names": ["w"]}
+        elif x < 0.97:
+            yield {"t": time, "op": "+v", "id": str(chance.randrange(vertices))}
+        else:
+            yield {"t": time, "op": "-v", "id": str(chance.randrange(vertices))}
+
+
+def check(
+    name: str, compare: Callable[[Result, Any], None], seed: int, batch: int, *, size: int = 400,
+    weight: str | None = None, directed: bool = True, **options: Any,
+) -> None:  # fmt: skip
+    """Follow an algorithm, and compare its result after each batch."""
+    live = LiveGraph(lateness=0)
+    begins_late = seed % 2 and batch > 1
+    followed = None if begins_late else live.follow(name, weight=weight, directed=directed, **options)
+    records = list(stream(seed, size))
+    # Vertices that options name exist from the second record on.
+    bounds = [0, *range(max(2, batch), len(records), batch), len(records)]
+    for first, last in itertools.pairwise(bounds):
+        live.feed(records[first:last])
+        if followed is None:
+            followed = live.follow(name, weight=weight, directed=directed, **options)
+        is_known = weight is not None and "w" in live.edges.column_names
+        compare(followed.result(), live.graph(weight=weight if is_known else None, directed=directed))
+    assert followed is not None
+    assert followed.statistics["updates"] > 0
+
+
+def compare_ranks(**options: Any) -> Callable[[Result, Any], None]:
+    def compare(found: Result, graph: Any) -> None:
+        weighted = options.get("weighted", False) and graph.weights is not None
+        expected = gf.pagerank(graph, **options | {"tolerance": 1e-13, "weighted": weighted})
+        assert found.table["vertex"].equals(expected.table["vertex"])
+        ranks, exact = found.table["rank"].to_numpy(), expected.table["rank"].to_numpy()
+        assert np.abs(ranks - exact).sum() <= options["tolerance"]
+        assert found.summary["error_bound"] <= options["tolerance"]
+        assert abs(found.summary["sum"] - expected.summary["sum"]) <= options["tolerance"]
+
+    return compare
+
+
+RANKS: list[dict[str, Any]] = [
+    {"tolerance": 1e-6}, {"tolerance": 1e-10, "damping": 0.95, "dangling": "leak"}, {"tolerance": 1e-3, "damping": 0.5},
+    {"tolerance": 1e-7, "personalization": {HUB: 1, OTHER: 3}}, {"tolerance": 1e-9, "damping": 0.0},
+]  # fmt: skip
+
+
+def check_ranks(seed: int, batch: int, size: int = 200) -> None:
+    options = RANKS[seed % len(RANKS)]
+    for weight, directed in ((None, True), (None, False), ("w", True), ("w", False)):
+        compare = compare_ranks(weighted=weight is not None, **options)
+        check("pagerank", compare, seed, batch, size=size, weight=weight, directed=directed, **options)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_ranks(batch: int) -> None:
+    for seed in range(len(RANKS)):
+        check_ranks(seed, batch, 40 if batch == 1 else 150)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_ranks_of_many_streams(batch: int) -> None:
+    for seed in range(100, 250):
+        check_ranks(seed, batch)
+
+
+def edges(pairs: list[tuple[Any, Any]], begin: float = 0.0, op: str = "+e") -> list[dict[str, Any]]:
+    return [
+        {"t": begin + at / 1e3, "op": op, "src": u, "dst": v} for at, (u, v) in enumerate(pairs, 1)
+    ]  # fmt: skip
+
+
+def test_ranks_of_networkx() -> None:
+    graph = nx.gnp_random_graph(200, 0.03, seed=3, directed=True)
+    live = LiveGraph(lateness=0)
+    live.feed(edges(list(graph.edges)))
+    ranks = live.follow("pagerank", tolerance=1e-9)
+    ranks.result()
+    for step in range(1, 20):
+        gone = list(graph.edges)[step::97]
+        graph.remove_edges_from(gone)
+        live.feed(edges(gone, 10 * step, "-e"))
+        found, expected = ranks.result().to_dict(), nx.pagerank(graph, tol=1e-14, max_iter=1000)
+        assert sum(abs(found[v] - expected[v]) for v in found) < 1e-9
+    assert ranks.statistics["full_passes"] < 19
+
+
+def test_a_full_pass_where_it_is_cheaper() -> None:
+    live = LiveGraph(lateness=0)
+    live.feed(edges([(v, (v + 1) % 5000) for v in range(5000)]))
+    ranks = live.follow("pagerank")
+    assert ranks.statistics == {"updates": 0, "full_passes": 0, "work": 0, "reason": None}
+    ranks.result()
+    live.feed(edges([(0, 2500)], 10))
+    ranks.result()
+    assert ranks.statistics["full_passes"] == 1
+    assert ranks.statistics["reason"] == "first result"
+    live.feed(edges([(v, v * v % 5000) for v in range(5000)], 20))
+    compare_ranks(tolerance=1e-6)(ranks.result(), live.graph())
+    assert ranks.statistics["full_passes"] == 2
+    assert "full pass" in ranks.statistics["reason"]
+
+
+def test_weights_that_are_not_accepted() -> None:
+    live = LiveGraph(lateness=0)
+    ranks = live.follow("pagerank", weight="w")
+    live.feed([{"t": 1, "op": "+e", "id": 1, "src": "a", "dst": "b", "attrs": {"w": 2}}])
+    ranks.result()
+    live.feed([{"t": 2, "op": "+ae", "id": 1, "attrs": {"w": -2}}, {"t": 3, "op": "+e", "src": "b", "dst": "c"}])
+    for _ in range(2):
+        with pytest.raises(InputError, match="weight = 'w': -2 is negative"):
+            ranks.result()
+    live.feed([{"t": 4, "op": "+ae", "id": 1, "attrs": {"w": 1e200}}])
+    with pytest.raises(InputError, match="1e\\+200"):
+        ranks.result()
+    live.feed([{"t": 5, "op": "+ae", "id": 1, "attrs": {"w": "text"}}])
+    assert ranks.result().to_dict() == pytest.approx(gf.pagerank(live.graph()).to_dict(), abs=1e-6)
+
+
+def test_options_and_the_end() -> None:
+    live = LiveGraph(lateness=0)
+    for name, options, error in (
+        ("pagerank", {"weighted": True}, "option 'weighted' is not accepted"),
+        ("pagerank", {"damping": 2}, "damping=2"),
+        ("pagerank", {"personalization": {"a": -1}}, "finite, non-negative"),
+        ("blockrank", {}, "'blockrank' cannot be followed: choose one of pagerank"),
+    ):
+        with pytest.raises(InputError, match=error):
+            live.follow(name, **options)
+    ranks = live.follow("pagerank", personalization={"a": 1})
+    with pytest.raises(InputError, match="personalization: a is not a vertex"):
+        ranks.result()
+    live.feed(edges([("a", "b")]))
+    assert ranks.result().to_dict()["a"] > 0.5
+    live.feed([{"t": 1, "op": "-v", "id": "a"}])
+    with pytest.raises(InputError, match="personalization: a is not a vertex"):
+        ranks.result()
+    live.feed(edges([("a", "c")], 2))
+    assert ranks.result().to_dict() == pytest.approx(
+        gf.pagerank(live.graph(), personalization={"a": 1}).to_dict(), abs=1e-6
+    )
+    ranks.close()
+    with pytest.raises(InputError, match="closed"):
+        ranks.result()
+
+
+def test_an_empty_graph() -> None:
+    live = LiveGraph(lateness=0)
+    ranks = live.follow("pagerank")
+    assert ranks.result().table.num_rows == 0
+    live.feed(edges([("a", "b")]))
+    assert ranks.result().table.num_rows == 2
+    live.feed([{"t": t, "op": "-v", "id": one} for t, one in ((1, "a"), (2, "b"))])
+    assert ranks.result().table.num_rows == 0
+    live.feed(edges([("a", "b")], 3))
+    assert ranks.result().to_dict() == pytest.approx(gf.pagerank(live.graph()).to_dict(), abs=1e-6)
