@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from goffish.algorithms.algorithm import Options
+from goffish.algorithms.clustering.api import Cores as CoreOptions
+from goffish.algorithms.clustering.api import Triangles as TriangleOptions
+from goffish.algorithms.components.api import Components as ComponentOptions
 from goffish.algorithms.pagerank.api import PageRanks
+from goffish.algorithms.paths.api import BreadthFirst, ShortestPaths
 from goffish.errors import InputError
+from goffish.streaming.graphs import exact
 from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.ranks import Ranks
 from goffish.streaming.graphs.records import Encoder
@@ -15,6 +20,12 @@ from goffish.streaming.graphs.state import State
 
 #: What follows each algorithm, its options, and those of them that are accepted.
 _FOLLOWED: dict[str, tuple[type[Followed], type[Options], tuple[str, ...]]] = {
+    "degrees": (exact.Degrees, exact.DegreeOptions, ()),
+    "components": (exact.Components, ComponentOptions, ()),
+    "bfs": (exact.Paths, BreadthFirst, ("source",)),
+    "sssp": (exact.WeightedPaths, ShortestPaths, ("source",)),
+    "cores": (exact.Cores, CoreOptions, ()),
+    "triangles": (exact.Triangles, TriangleOptions, ()),
     "pagerank": (Ranks, PageRanks, ("damping", "tolerance", "dangling", "personalization")),
 }  # fmt: skip
 

@@ -36,9 +36,10 @@ class Followed(ABC):
     directed : bool
     """
 
-    #: Whether edges have weights and directions.
+    #: Whether edges have weights and directions, and whether rows of neighbors are used.
     weighted: ClassVar[bool] = False
     has_directions: ClassVar[bool] = False
+    has_rows: ClassVar[bool] = True
 
     def __init__(
         self, state: State, encoder: Encoder, options: Options, weight: str | None, directed: bool
@@ -46,8 +47,8 @@ class Followed(ABC):
         self._state, self._encoder = state, encoder
         self._options: Any = options
         self._needed: tuple[str, Numbers] = "", np.zeros(0, np.int64)
-        self._weight, self._directed = weight, directed
-        self._seen = Seen(state, encoder, weight, directed)
+        self._given = state, encoder, weight, directed and self.has_directions
+        self._seen = Seen(*self._given)
         #: Why the next pass is a full one.
         self._reason: str | None = "first result"
         self._figures: dict[str, Any] = {"updates": 0, "full_passes": 0, "work": 0, "reason": None}
@@ -82,7 +83,7 @@ class Followed(ABC):
         self._check()
         self._check_needed()
         if self._reason == _INTERRUPTED:
-            self._seen = Seen(self._state, self._encoder, self._weight, self._directed)
+            self._seen = Seen(*self._given)
         difference = self._seen.difference()
         reason, self._reason = self._reason, _INTERRUPTED
         if len(difference.gone) or len(difference.come):
@@ -91,7 +92,7 @@ class Followed(ABC):
         self._fit(len(self._seen.vertices))
         if reason is None:
             reason = self._follow(difference)
-        else:
+        elif self.has_rows:
             row_kernels.put_all(self._seen.net, difference.pairs, difference.before, difference.weights)
         if reason is not None:
             self._pass()
@@ -139,7 +140,13 @@ class Followed(ABC):
 
     @abstractmethod
     def _follow(self, difference: Difference) -> str | None:
-        """Follow changes, or take them all and return why a full pass is to be made."""
+        """Follow changes, or put them all into the rows and return why a full pass is to be made."""
+
+    def _rest(self, difference: Difference, done: int) -> str:
+        """Put the changes that were not followed into the rows, and return why a full pass is to be made."""
+        pairs, before = difference.pairs[done:], difference.before[done:]
+        row_kernels.put_all(self._seen.net, pairs, before, difference.weights)
+        return too_long(difference)
 
     @abstractmethod
     def _pass(self) -> None:
@@ -151,3 +158,8 @@ class Followed(ABC):
 
 
 _INTERRUPTED = "interrupted"
+
+
+def too_long(difference: Difference) -> str:
+    """Return the reason of a full pass in place of changes."""
+    return f"{len(difference.pairs):,} changes: following them took longer than a full pass"

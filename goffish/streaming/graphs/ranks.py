@@ -12,7 +12,7 @@ from goffish.algorithms.pagerank.in_memory import rank_of
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.streaming.graphs import rank_kernels
-from goffish.streaming.graphs.followed import Followed
+from goffish.streaming.graphs.followed import Followed, too_long
 from goffish.streaming.graphs.patterns import Numbers
 from goffish.streaming.graphs.rank_kernels import DRIFT, NORM, WORK
 from goffish.streaming.graphs.rows import Difference, Floats
@@ -99,7 +99,7 @@ class Ranks(Followed):
         rank_kernels.change_vertices(net, ranks, difference.gone, difference.come, self._teleport, d)
         limit = max(self._passes, _PASSES) * self._arcs / _PRICE
         if self._push(limit):
-            return f"{len(difference.pairs):,} changes: pushing took longer than a full pass"
+            return too_long(difference)
         if _ROUNDING * ranks.numbers[DRIFT] > self._allowed / 4:
             rank_kernels.compute_residuals(net, ranks, self._teleport, d)
             self._push(np.inf)
@@ -133,7 +133,7 @@ class Ranks(Followed):
             tolerance = options.tolerance * (1.0 - self._damping if self._scaled else 1.0) / 4
             found = rank_of(
                 self._seen.graph(), damping=self._damping, tolerance=tolerance, dangling="leak",
-                weighted=self._weight is not None, teleport=teleport,
+                weighted=len(net.out.weights) > 0, teleport=teleport,
             )  # fmt: skip
             self._passes = found.iterations
             ranks.scores[vertices] = found.rank * self._total

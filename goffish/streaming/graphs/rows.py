@@ -99,6 +99,8 @@ class Seen:
         Pairs and rows; an algorithm applies differences to it.
     vertices : bool array
         Vertices as of the last difference.
+    edges : int
+        Pairs as of the last difference.
     """
 
     def __init__(self, state: State, encoder: Encoder, weight: str | None, directed: bool) -> None:
@@ -109,6 +111,7 @@ class Seen:
         none = nothing.astype(np.bool_)
         self._pairs = Pairs._make([*[nothing] * 6, np.zeros(0), none, nothing, np.zeros(1, np.int64)])
         self.vertices = np.zeros(0, np.bool_)
+        self.edges = 0
         rows = Rows(no_adjacency(), nothing, np.zeros(0))
         into = Rows(no_adjacency(), nothing, np.zeros(0)) if directed else rows
         self.net = Net(nothing, nothing, rows, into, directed)
@@ -159,6 +162,13 @@ class Seen:
             labels=np.arange(np.count_nonzero(self.vertices)), parallel="keep",
         )  # fmt: skip
 
+    def everything(self) -> Difference:
+        """Return the graph as of the last difference as what has come."""
+        pairs = np.flatnonzero(self._pairs.weights != ABSENT).astype(np.int32)
+        nothing = np.zeros(0, np.int64)
+        before = np.full(len(pairs), ABSENT)
+        return Difference(pairs, before, self._pairs.weights, nothing, np.flatnonzero(self.vertices))
+
     @property
     def pending(self) -> int:
         """How many pairs may have changed since the last difference."""
@@ -190,6 +200,7 @@ class Seen:
         if len(alive) > len(old):
             old = longer(old, len(old), len(alive))
         self.vertices = alive.copy()
+        self.edges += int(np.sum(before[:count] == ABSENT) - np.sum(pairs.weights[numbers[:count]] == ABSENT))
         found = Difference(
             numbers[:count], before[:count], pairs.weights, np.flatnonzero(old & ~alive), np.flatnonzero(alive & ~old)
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import goffish as gf
@@ -112,6 +113,59 @@ def test_ranks_of_many_streams(batch: int) -> None:
         check_ranks(seed, batch)
 
 
+def compare_tables(found: Result, expected: Result) -> None:
+    assert found.table.equals(expected.table), (found.table.to_pylist(), expected.table.to_pylist())
+    assert found.summary == pytest.approx(expected.summary)
+
+
+def compare_degrees(found: Result, graph: gf.Graph) -> None:
+    out = graph.out_degrees.tolist()
+    if graph.directed:
+        into = graph.reverse.out_degrees.tolist()
+        assert found.table["out_degree"].to_pylist() == out
+        assert found.table["in_degree"].to_pylist() == into
+        out = [a + b for a, b in zip(out, into, strict=True)]
+    assert found.table["vertex"].equals(pa.chunked_array([graph.label_column()]))
+    assert found.table["degree"].to_pylist() == out
+    assert found.summary == {"edges": graph.num_edges, "largest": max(out, default=0)}
+
+
+#: Algorithms, whether they have weights and directions, and their options.
+EXACT: dict[str, tuple[bool, bool, dict[str, Any]]] = {
+    "degrees": (False, True, {}), "components": (False, False, {}), "bfs": (False, True, {"source": HUB}),
+    "sssp": (True, True, {"source": HUB}), "cores": (False, False, {}), "triangles": (False, False, {}),
+}  # fmt: skip
+
+
+def check_exact(name: str, seed: int, batch: int, size: int) -> None:
+    weighted, has_directions, options = EXACT[name]
+
+    def compare(found: Result, graph: gf.Graph) -> None:
+        if name == "degrees":
+            compare_degrees(found, graph)
+        else:
+            compare_tables(found, gf.run(name, graph, **options))
+
+    for weight in (None, "w") if weighted else (None,):
+        for directed in (True, False) if has_directions else (True,):
+            check(name, compare, seed, batch, size=size, weight=weight, directed=directed, **options)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("name", EXACT)
+def test_exact(name: str, batch: int) -> None:
+    for seed in range(3):
+        check_exact(name, seed, batch, {1: 80, 7: 250, 100: 600}[batch])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_on_many_streams(name: str, batch: int) -> None:
+    for seed in range(100, 200):
+        check_exact(name, seed, batch, 400)
+
+
 def edges(pairs: list[tuple[Any, Any]], begin: float = 0.0, op: str = "+e") -> list[dict[str, Any]]:
     return [
         {"t": begin + at / 1e3, "op": op, "src": u, "dst": v} for at, (u, v) in enumerate(pairs, 1)
@@ -171,7 +225,7 @@ def test_options_and_the_end() -> None:
         ("pagerank", {"weighted": True}, "option 'weighted' is not accepted"),
         ("pagerank", {"damping": 2}, "damping=2"),
         ("pagerank", {"personalization": {"a": -1}}, "finite, non-negative"),
-        ("blockrank", {}, "'blockrank' cannot be followed: choose one of pagerank"),
+        ("blockrank", {}, "'blockrank' cannot be followed: choose one of degrees"),
     ):
         with pytest.raises(InputError, match=error):
             live.follow(name, **options)
