@@ -8,11 +8,13 @@ from typing import Any
 from goffish.algorithms.algorithm import Options
 from goffish.algorithms.clustering.api import Cores as CoreOptions
 from goffish.algorithms.clustering.api import Triangles as TriangleOptions
+from goffish.algorithms.communities.api import Louvain
 from goffish.algorithms.components.api import Components as ComponentOptions
 from goffish.algorithms.pagerank.api import PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, ShortestPaths
 from goffish.errors import InputError
 from goffish.streaming.graphs import exact
+from goffish.streaming.graphs.divisions import Communities
 from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.ranks import Ranks
 from goffish.streaming.graphs.records import Encoder
@@ -26,6 +28,7 @@ _FOLLOWED: dict[str, tuple[type[Followed], type[Options], tuple[str, ...]]] = {
     "sssp": (exact.WeightedPaths, ShortestPaths, ("source",)),
     "cores": (exact.Cores, CoreOptions, ()),
     "triangles": (exact.Triangles, TriangleOptions, ()),
+    "louvain": (Communities, Louvain, ("resolution", "seed", "refine", "least_gain")),
     "pagerank": (Ranks, PageRanks, ("damping", "tolerance", "dangling", "personalization")),
 }  # fmt: skip
 

@@ -166,6 +166,76 @@ def test_exact_on_many_streams(name: str, batch: int) -> None:
         check_exact(name, seed, batch, 400)
 
 
+def check_communities(seed: int, batch: int, size: int) -> None:
+    """Check the modularity, that ids are never used again, and that communities of Leiden are connected."""
+    for weight, directed, refine in ((None, False, "vertices"), ("w", True, "leiden"), ("w", False, "leiden")):
+        before: set[int] = set()
+        used: set[int] = set()
+
+        def compare(found: Result, graph: gf.Graph, *, connected: bool = refine == "leiden") -> None:
+            nonlocal before, used
+            community = found.to_dict()
+            modularity = gf.modularity(graph, found.table["community"].to_numpy())
+            assert found.summary["modularity"] == pytest.approx(modularity, abs=1e-9)
+            assert found.summary["communities"] == len(set(community.values()))
+            assert not (set(community.values()) - before) & used
+            before = set(community.values())
+            used |= before
+            plain = nx.Graph(gf.to_networkx(graph)).subgraph(community)
+            for one in before if connected else ():
+                assert nx.is_connected(plain.subgraph(v for v in community if community[v] == one))
+
+        check("louvain", compare, seed, batch, size=size, weight=weight, directed=directed, refine=refine)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_communities(batch: int) -> None:
+    for seed in range(2):
+        check_communities(seed, batch, {1: 80, 7: 200, 100: 500}[batch])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_communities_of_many_streams(batch: int) -> None:
+    for seed in range(100, 200):
+        check_communities(seed, batch, 400)
+
+
+def planted(communities: int, size: int, seed: int) -> list[tuple[int, int]]:
+    """Return edges of a graph of communities, one edge in five between them."""
+    chance = random.Random(seed)
+    ends = [chance.randrange(communities * size) for _ in range(6 * communities * size)]
+    far = [chance.random() < 0.2 for _ in ends]
+    return [
+        (u, chance.randrange(communities * size) if is_far else u // size * size + chance.randrange(size))
+        for u, is_far in zip(ends, far, strict=True)
+    ]
+
+
+def test_communities_keep_their_ids_and_are_as_good_as_new_ones() -> None:
+    given = planted(20, 50, 1)
+    live = LiveGraph(lateness=0)
+    live.feed(edges(given))
+    communities = live.follow("louvain", directed=False)
+    first = communities.result()
+    for step in range(1, 11):
+        live.feed(edges(given[step * 50 : step * 50 + 3], 100 * step, "-e"))
+        live.feed(edges(planted(20, 50, 1 + step)[:3], 100 * step + 50))
+    found = communities.result()
+    assert communities.statistics["full_passes"] == 1
+    assert found.summary["modularity"] > gf.louvain(live.graph(directed=False)).modularity - 0.005
+    old, new = first.to_dict(), found.to_dict()
+    assert np.mean([old[v] == new[v] for v in old]) > 0.98
+    # The communities fall apart, and two of them become one.
+    live.feed(edges([(u, 50 + v) for u in range(50) for v in range(50)], 5000))
+    live.feed(edges([(u, v) for u, v in given if u // 50 == v // 50 > 10], 6000, "-e"))
+    found = communities.result()
+    assert communities.statistics["full_passes"] == 2
+    new = found.to_dict()
+    assert len({new[v] for v in range(100)}) == 1
+    assert np.mean([old[v] == new[v] for v in range(100, 500)]) > 0.9
+
+
 def edges(pairs: list[tuple[Any, Any]], begin: float = 0.0, op: str = "+e") -> list[dict[str, Any]]:
     return [
         {"t": begin + at / 1e3, "op": op, "src": u, "dst": v} for at, (u, v) in enumerate(pairs, 1)
