@@ -46,6 +46,8 @@ def make_followed(
                 f"{algorithm}: option {name!r} is not accepted; accepted are weight, directed"
                 + "".join(f", {one}" for one in accepted)
             )
+    if weight is not None and not isinstance(weight, str):
+        raise InputError(f"{algorithm}: weight = {weight!r}: must be the name of an attribute")
     if weight is not None and not followed.weighted:
         raise InputError(f"{algorithm}: weight = {weight!r} has no effect; omit it")
     if not directed and not followed.has_directions:

@@ -13,19 +13,18 @@ from goffish.algorithms.communities.in_memory import find_communities
 from goffish.algorithms.communities.settings import Search
 from goffish.gopher.result import Result
 from goffish.streaming.graphs import move_kernels
-from goffish.streaming.graphs.followed import Followed, too_long
-from goffish.streaming.graphs.move_kernels import MOVES, NEXT
+from goffish.streaming.graphs.followed import Followed
+from goffish.streaming.graphs.move_kernels import MOVES, NEXT, TOTAL
 from goffish.streaming.graphs.patterns import Numbers
 from goffish.streaming.graphs.rows import Difference, Floats
 from goffish.streaming.key_table import longer
 
-#: Neighbors that are looked at in the time of a full pass, for each pair and vertex.
-_WORK = 20
 #: Modularity that may be lost until there is a full pass, and what may have changed: pairs, as a share of all, and
 #: moves, as a share of the vertices.
 _LOST, _CHANGED = 0.005, 0.25
-#: Sums are computed anew when this share of the pairs has changed.
-_DRIFT = 0.125
+#: Sums are computed anew when this share of the pairs has changed, or all weights are less than this share of one that
+#: was changed: what rounding has left of it would count.
+_DRIFT, _SMALL = 0.125, 1e-6
 
 
 class Division(NamedTuple):
@@ -63,6 +62,7 @@ class Communities(Followed):
     """Communities of high modularity."""
 
     weighted = has_directions = True
+    price = 20.0
     #: What goes on when there are more vertices.
     _kept: ClassVar = ("community", "out_strength", "in_strength", "size", "out_total", "in_total", "ids")
 
@@ -72,7 +72,9 @@ class Communities(Followed):
         self._rule = Rule(options.resolution, options.least_gain, options.refine == "leiden")
         self._division = _empty(0)
         #: Modularity right after the last full pass, and what has changed since then.
-        self._best, self._changed, self._unmeasured = 0.0, 0, 0
+        self._best, self._changed = 0.0, 0
+        #: Changes since all sums were computed, and the largest weight among them.
+        self._unmeasured, self._largest = 0, 0.0
 
     def _fit(self, size: int) -> None:
         old, had = self._division, len(self._division.community)
@@ -85,17 +87,19 @@ class Communities(Followed):
         self._division.numbers[2:4] = 0
         move_kernels.list_free(self._division)
 
-    def _follow(self, difference: Difference) -> str | None:
-        net, division, rule, edges = self._seen.net, self._division, self._rule, self._seen.edges
-        limit = _WORK * (edges + len(self._seen.vertices))
-        work = move_kernels.change_division(net, division, difference, rule, limit)
-        self._figures["work"] += int(work)
+    def _follow(self, difference: Difference, limit: float) -> float:
+        work = move_kernels.change_division(self._seen.net, self._division, difference, self._rule, limit)
         self._changed += len(difference.pairs)
         self._unmeasured += len(difference.pairs)
-        if work > limit:
-            return too_long(difference)
-        if self._unmeasured > _DRIFT * edges:
+        both = np.concatenate((difference.before, difference.weights[difference.pairs]))
+        self._largest = max(self._largest, float(both.max(initial=0.0)))
+        small = self._division.sums[TOTAL] < _SMALL * self._largest
+        if small or self._unmeasured > _DRIFT * self._seen.edges:
             self._measure()
+        return float(work)
+
+    def _lost(self) -> str | None:
+        division, rule, edges = self._division, self._rule, self._seen.edges
         if self._changed > _CHANGED * edges:
             return f"{self._changed:,} changes of {edges:,} pairs"
         moves, vertices = int(division.numbers[MOVES]), len(self._vertices)
@@ -109,7 +113,7 @@ class Communities(Followed):
     def _measure(self) -> None:
         move_kernels.measure_division(self._seen.net, self._division, self._vertices)
         move_kernels.list_free(self._division)
-        self._unmeasured = 0
+        self._unmeasured, self._largest = 0, 0.0
 
     def _pass(self) -> None:
         vertices, division, options = self._vertices, self._division, self._options

@@ -14,14 +14,11 @@ from goffish.algorithms.paths.in_memory import distances_from
 from goffish.gopher.result import Result
 from goffish.streaming.graphs import cluster_kernels, core_kernels, path_kernels, row_kernels
 from goffish.streaming.graphs.clusters import empty_forest, larger_forest
-from goffish.streaming.graphs.followed import Followed, too_long
+from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.patterns import Numbers, with_space
 from goffish.streaming.graphs.row_kernels import ABSENT
 from goffish.streaming.graphs.rows import Difference, Floats
 from goffish.streaming.key_table import longer
-
-#: Neighbors that are looked at in the time of a full pass, for each pair and vertex.
-_PATHS, _COMPONENTS, _CORES, _TRIANGLES = 3, 6, 6, 20
 
 
 class DegreeOptions(Options):
@@ -39,9 +36,12 @@ class Degrees(Followed):
     def _fit(self, size: int) -> None:
         pass
 
-    def _follow(self, difference: Difference) -> None:
+    def _limit(self) -> float:
+        return np.inf
+
+    def _follow(self, difference: Difference, limit: float) -> float:
         row_kernels.put_all(self._seen.net, difference.pairs, difference.before, difference.weights)
-        self._figures["work"] += len(difference.pairs)
+        return len(difference.pairs)
 
     def _pass(self) -> None:
         pass
@@ -60,7 +60,7 @@ class Degrees(Followed):
 class Components(Followed):
     """Weakly connected components, by a spanning forest."""
 
-    has_rows = False
+    has_rows, price = False, 6.0
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -71,20 +71,17 @@ class Components(Followed):
         if size > len(forest.component) or pairs > len(forest.sources):
             self._forest = larger_forest(forest, size, pairs)
 
-    def _change(self, difference: Difference, limit: float) -> int:
+    def _change(self, difference: Difference, limit: float) -> float:
         new = difference.pairs[difference.before == ABSENT]
         net, forest = self._seen.net, self._forest
         self._forest = forest._replace(
             outgoing=with_space(forest.outgoing, net.sources[new].astype(np.int64)),
             incoming=with_space(forest.incoming, net.targets[new].astype(np.int64)),
         )
-        return int(cluster_kernels.change_components(self._forest, net, difference, limit))
+        return float(cluster_kernels.change_components(self._forest, net, difference, limit))
 
-    def _follow(self, difference: Difference) -> str | None:
-        limit = _COMPONENTS * (self._seen.edges + len(self._seen.vertices))
-        work = self._change(difference, limit)
-        self._figures["work"] += work
-        return too_long(difference) if work > limit else None
+    def _follow(self, difference: Difference, limit: float) -> float:
+        return self._change(difference, limit)
 
     def _pass(self) -> None:
         self._forest = empty_forest(0)
@@ -95,7 +92,7 @@ class Components(Followed):
         forest = self._forest
         last = np.empty(len(vertices), np.int64)
         cluster_kernels.last_members(forest.component, vertices, np.full(len(forest.size), -1), last)
-        sizes = forest.size[np.unique(forest.component[vertices])]
+        sizes = forest.size[forest.size > 0]
         table = pa.table({"vertex": labels, "component": labels.take(pa.array(last))})
         summary = {
             "components": len(sizes), "largest": int(sizes.max(initial=0)), "isolated": int(np.sum(sizes == 1)),
@@ -117,7 +114,7 @@ class Distances(NamedTuple):
 class Paths(Followed):
     """Distances from one vertex, and shortest paths."""
 
-    has_directions = True
+    has_directions, price = True, 1.2
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -131,11 +128,8 @@ class Paths(Followed):
             self._paths = Distances._make([*(longer(one, had, size) for one in self._paths[:4]), self._paths.used])
             self._paths.distance[had:], self._paths.parent[had:] = np.inf, -1
 
-    def _follow(self, difference: Difference) -> str | None:
-        limit = _PATHS * (self._seen.edges + len(self._seen.vertices))
-        work = int(path_kernels.change_paths(self._seen.net, self._paths, difference, limit))
-        self._figures["work"] += work
-        return too_long(difference) if work > limit else None
+    def _follow(self, difference: Difference, limit: float) -> float:
+        return float(path_kernels.change_paths(self._seen.net, self._paths, difference, limit))
 
     def _pass(self) -> None:
         paths, vertices = self._paths, self._vertices
@@ -184,6 +178,8 @@ class CoreOrder(NamedTuple):
 class Cores(Followed):
     """Core numbers, by an order in which vertices are removed."""
 
+    price = 12.0
+
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         nothing = np.zeros(0, np.int64)
@@ -197,12 +193,11 @@ class Cores(Followed):
             for one in (self._cores.head, self._cores.tail):
                 one[had + (had > 0) :] = -1
 
-    def _follow(self, difference: Difference) -> str | None:
-        limit, cores = _CORES * (self._seen.edges + len(self._seen.vertices)), self._cores
-        stack = np.empty(len(cores.core), np.int64)
-        work, done = core_kernels.change_cores(self._seen.net, cores, difference, stack, limit)
-        self._figures["work"] += int(work)
-        return self._rest(difference, done) if work > limit else None
+    def _follow(self, difference: Difference, limit: float) -> float:
+        stack = np.empty(len(self._cores.core), np.int64)
+        work, done = core_kernels.change_cores(self._seen.net, self._cores, difference, stack, limit)
+        self._rest(difference, done)
+        return float(work)
 
     def _pass(self) -> None:
         vertices, cores = self._vertices, self._cores
@@ -220,6 +215,8 @@ class Cores(Followed):
 class Triangles(Followed):
     """Triangles through each vertex, and clustering coefficients."""
 
+    price = 20.0
+
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._triangles, self._marks = np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -229,13 +226,11 @@ class Triangles(Followed):
         if size > had:
             self._triangles, self._marks = longer(self._triangles, had, size), np.zeros(size, np.bool_)
 
-    def _follow(self, difference: Difference) -> str | None:
-        limit = _TRIANGLES * (self._seen.edges + len(self._seen.vertices))
-        work, done = core_kernels.change_triangles(
-            self._seen.net, self._marks, self._triangles, difference, limit
-        )  # fmt: skip
-        self._figures["work"] += int(work)
-        return self._rest(difference, done) if work > limit else None
+    def _follow(self, difference: Difference, limit: float) -> float:
+        net, marks = self._seen.net, self._marks
+        work, done = core_kernels.change_triangles(net, marks, self._triangles, difference, limit)
+        self._rest(difference, done)
+        return float(work)
 
     def _pass(self) -> None:
         self._triangles[:] = 0

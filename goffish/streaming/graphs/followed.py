@@ -40,6 +40,8 @@ class Followed(ABC):
     weighted: ClassVar[bool] = False
     has_directions: ClassVar[bool] = False
     has_rows: ClassVar[bool] = True
+    #: Work that takes as long as a full pass, for each pair and vertex.
+    price: ClassVar[float]
 
     def __init__(
         self, state: State, encoder: Encoder, options: Options, weight: str | None, directed: bool
@@ -52,12 +54,15 @@ class Followed(ABC):
         #: Why the next pass is a full one.
         self._reason: str | None = "first result"
         self._figures: dict[str, Any] = {"updates": 0, "full_passes": 0, "work": 0, "reason": None}
+        #: How many changes took too long; how many full passes follow until as many are tried again, and are left.
+        self._failed, self._pause, self._skips = 0, 0, 0
         self._labels: pa.Array | None = None
         self._check: Callable[[], None] | None = None
+        self._end: Callable[[Followed], None] | None = None
 
-    def attach(self, check: Callable[[], None] | None) -> None:
-        """Note what raises an error when the graph cannot be followed any more; ``None`` if it is not."""
-        self._check = check
+    def attach(self, check: Callable[[], None], end: Callable[[Followed], None]) -> None:
+        """Note what raises an error when the graph cannot be followed any more, and what ends following it."""
+        self._check, self._end = check, end
 
     def take(self, changes: Changes) -> None:
         """Take changes of the graph."""
@@ -88,12 +93,26 @@ class Followed(ABC):
         reason, self._reason = self._reason, _INTERRUPTED
         if len(difference.gone) or len(difference.come):
             self._labels = None
-        self._figures["updates"] += len(difference.pairs) + len(difference.gone) + len(difference.come)
+        count = len(difference.pairs) + len(difference.gone) + len(difference.come)
+        self._figures["updates"] += count
         self._fit(len(self._seen.vertices))
-        if reason is None:
-            reason = self._follow(difference)
-        elif self.has_rows:
-            row_kernels.put_all(self._seen.net, difference.pairs, difference.before, difference.weights)
+        limit = self._limit()
+        if reason is None and self._skips and 2 * count >= self._failed:
+            reason = f"{count:,} changes: {self._failed:,} took longer than a full pass before"
+            self._skips -= 1
+        if reason is not None:
+            if self.has_rows:
+                row_kernels.put_all(self._seen.net, difference.pairs, difference.before, difference.weights)
+        elif count:
+            work = self._follow(difference, limit)
+            self._figures["work"] += int(work)
+            reason = self._lost()
+            if work > limit:
+                reason = f"{count:,} changes: following them took longer than a full pass"
+            # The longer changes take too long, the less often are as many tried again.
+            failed = work > limit
+            self._failed, self._pause = (count, min(2 * self._pause + 1, _LONGEST_PAUSE)) if failed else (0, 0)
+            self._skips = self._pause
         if reason is not None:
             self._pass()
             self._figures["full_passes"] += 1
@@ -106,7 +125,9 @@ class Followed(ABC):
 
     def close(self) -> None:
         """End following the graph; there are no more results."""
-        self._check = None
+        if self._end is not None:
+            self._end(self)
+        self._check = self._end = None
 
     @property
     def statistics(self) -> dict[str, Any]:
@@ -138,15 +159,22 @@ class Followed(ABC):
     def _fit(self, size: int) -> None:
         """Make space for vertices."""
 
-    @abstractmethod
-    def _follow(self, difference: Difference) -> str | None:
-        """Follow changes, or put them all into the rows and return why a full pass is to be made."""
+    def _limit(self) -> float:
+        """Return how much work takes as long as a full pass."""
+        return self.price * (self._seen.edges + np.count_nonzero(self._seen.vertices))
 
-    def _rest(self, difference: Difference, done: int) -> str:
-        """Put the changes that were not followed into the rows, and return why a full pass is to be made."""
+    @abstractmethod
+    def _follow(self, difference: Difference, limit: float) -> float:
+        """Follow changes, and return the work; once that exceeds a limit, only put the rest into the rows."""
+
+    def _lost(self) -> str | None:
+        """Return why a full pass is to be made although changes were followed."""
+        return None
+
+    def _rest(self, difference: Difference, done: int) -> None:
+        """Put the changes that were not followed into the rows."""
         pairs, before = difference.pairs[done:], difference.before[done:]
         row_kernels.put_all(self._seen.net, pairs, before, difference.weights)
-        return too_long(difference)
 
     @abstractmethod
     def _pass(self) -> None:
@@ -158,8 +186,5 @@ class Followed(ABC):
 
 
 _INTERRUPTED = "interrupted"
-
-
-def too_long(difference: Difference) -> str:
-    """Return the reason of a full pass in place of changes."""
-    return f"{len(difference.pairs):,} changes: following them took longer than a full pass"
+#: Full passes, at most, until changes are tried again of which as many took too long.
+_LONGEST_PAUSE = 15

@@ -267,7 +267,7 @@ class LiveGraph:
         {'ann': 0.351, 'bob': 0.649}
         """
         found = make_followed(self._state, self._encoder, algorithm, weight, directed, options)
-        found.attach(self._check)
+        found.attach(self._check, self._followed.discard)
         self._followed.add(found)
         return found
 

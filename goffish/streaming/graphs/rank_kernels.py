@@ -193,7 +193,9 @@ def push(net, ranks, teleport, damping, allowed, arcs, limit):
                     break
         work += at // 4
     if dense:
-        while numbers[NORM] > goal and work <= limit:
+        before = np.inf
+        while numbers[NORM] > goal and work <= limit and numbers[NORM] < 0.5 * before:
+            before = numbers[NORM]
             while numbers[NORM] > goal and work <= limit:
                 _balance(ranks, teleport, damping)
                 work += (_sweep(net, ranks, damping, _SHARE * numbers[NORM] / arcs) + sizes.size) // _FASTER

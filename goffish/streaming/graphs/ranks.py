@@ -12,7 +12,7 @@ from goffish.algorithms.pagerank.in_memory import rank_of
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.streaming.graphs import rank_kernels
-from goffish.streaming.graphs.followed import Followed, too_long
+from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.patterns import Numbers
 from goffish.streaming.graphs.rank_kernels import DRIFT, NORM, WORK
 from goffish.streaming.graphs.rows import Difference, Floats
@@ -93,35 +93,37 @@ class Ranks(Followed):
     def _arcs(self) -> int:
         return int(self._seen.net.out.adjacency.sizes.sum()) + len(self._seen.vertices)
 
-    def _follow(self, difference: Difference) -> str | None:
-        net, ranks, d = self._seen.net, self._ranks, self._damping
+    def _limit(self) -> float:
+        return max(self._passes, _PASSES) * self._arcs / _PRICE
+
+    def _follow(self, difference: Difference, limit: float) -> float:
+        net, ranks, d, first = self._seen.net, self._ranks, self._damping, self._ranks.numbers[WORK]
         rank_kernels.change_arcs(net, ranks, difference.pairs, difference.before, difference.weights, d)
         rank_kernels.change_vertices(net, ranks, difference.gone, difference.come, self._teleport, d)
-        limit = max(self._passes, _PASSES) * self._arcs / _PRICE
-        if self._push(limit):
-            return too_long(difference)
-        if _ROUNDING * ranks.numbers[DRIFT] > self._allowed / 4:
+        over = self._push(limit)
+        if not over and _ROUNDING * ranks.numbers[DRIFT] > self._allowed / 4:
             rank_kernels.compute_residuals(net, ranks, self._teleport, d)
             self._push(np.inf)
-        return None
+        return float(ranks.numbers[WORK] - first)
 
     def _push(self, limit: float) -> bool:
         """Push residuals until the error is proved; return whether that took more than a limit."""
-        ranks, first = self._ranks, self._ranks.numbers[WORK]
+        ranks, first, over, before = self._ranks, self._ranks.numbers[WORK], False, np.inf
         while True:
             self._sum = float(rank_kernels.sum_ranks(ranks))
-            ranks.numbers[NORM] = rank_kernels.measure(ranks)
-            over = False
-            if ranks.numbers[NORM] > self._allowed:
-                rest = limit - (ranks.numbers[WORK] - first)
-                over = rank_kernels.push(
-                    self._seen.net, ranks, self._teleport, self._damping, self._allowed, self._arcs, rest
+            norm = ranks.numbers[NORM] = rank_kernels.measure(ranks)
+            # Where nothing is gained, all that is left comes from rounding.
+            if over or norm <= self._allowed or norm >= before / 2:
+                break
+            over = bool(
+                rank_kernels.push(
+                    self._seen.net, ranks, self._teleport, self._damping, self._allowed, self._arcs,
+                    limit - (ranks.numbers[WORK] - first),
                 )
-                if not over:
-                    continue
-            rank_kernels.shorten_list(self._seen.net, ranks, rank_kernels.IDLE * self._allowed / max(self._arcs, 1))
-            self._figures["work"] += int(ranks.numbers[WORK] - first)
-            return bool(over)
+            )  # fmt: skip
+            before = norm
+        rank_kernels.shorten_list(self._seen.net, ranks, rank_kernels.IDLE * self._allowed / max(self._arcs, 1))
+        return over
 
     def _pass(self) -> None:
         options, ranks, net = self._options, self._ranks, self._seen.net

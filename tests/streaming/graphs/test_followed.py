@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import goffish as gf
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.gopher import Result
 from goffish.streaming.graphs.live import LiveGraph
 
@@ -271,6 +271,15 @@ def test_a_full_pass_where_it_is_cheaper() -> None:
     compare_ranks(tolerance=1e-6)(ranks.result(), live.graph())
     assert ranks.statistics["full_passes"] == 2
     assert "full pass" in ranks.statistics["reason"]
+    # As many changes are not tried again at once.
+    work = ranks.statistics["work"]
+    live.feed(edges([(v, v * v % 5000) for v in range(5000)], 30, "-e"))
+    compare_ranks(tolerance=1e-6)(ranks.result(), live.graph())
+    assert ranks.statistics["full_passes"] == 3
+    assert ranks.statistics["work"] == work
+    live.feed(edges([(0, 7)], 40))
+    compare_ranks(tolerance=1e-6)(ranks.result(), live.graph())
+    assert ranks.statistics["full_passes"] == 3
 
 
 def test_weights_that_are_not_accepted() -> None:
@@ -316,7 +325,156 @@ def test_options_and_the_end() -> None:
         ranks.result()
 
 
+def test_networkx_on_a_graph_that_changes() -> None:
+    chance = random.Random(4)
+    graph = nx.barabasi_albert_graph(300, 4, seed=4)
+    live = LiveGraph(lateness=0)
+    live.feed([
+        {"t": at, "op": "+e", "id": f"{u} {v}", "src": u, "dst": v, "attrs": {"w": 1 + (u + v) % 5}}
+        for at, (u, v) in enumerate(graph.edges)
+    ])  # fmt: skip
+    cores, triangles, components = (live.follow(name) for name in ("cores", "triangles", "components"))
+    paths = live.follow("sssp", source=0, weight="w", directed=False)
+    for step in range(1, 60):
+        gone = chance.sample([one for one in graph.edges if 0 not in one], 8)
+        new = [(chance.randrange(300), chance.randrange(300)) for _ in range(5)]
+        graph.remove_edges_from(gone)
+        graph.add_edges_from((u, v) for u, v in new if u != v)
+        time, records = 10_000 * step, []
+        for u, v in gone:
+            time += 2
+            records += [{"t": time, "op": "-e", "id": f"{u} {v}"}, {"t": time + 1, "op": "-e", "id": f"{v} {u}"}]
+        for u, v in new:
+            time += 2
+            attrs = {"w": 1 + (u + v) % 5}
+            records.append({"t": time, "op": "+e", "id": f"{u} {v}", "src": u, "dst": v, "attrs": attrs})
+        live.feed(records)
+        assert cores.result().to_dict() == nx.core_number(graph)
+        assert triangles.result().to_dict() == nx.triangles(graph)
+        assert triangles.result().summary["average_clustering"] == pytest.approx(nx.average_clustering(graph))
+        assert components.result().summary["components"] == nx.number_connected_components(graph)
+        lengths = nx.single_source_dijkstra_path_length(graph, 0, weight=lambda u, v, _: 1 + (u + v) % 5)
+        assert {v: d for v, d in paths.result().to_dict().items() if np.isfinite(d)} == lengths
+    for followed in (cores, triangles, components, paths):
+        assert followed.statistics["full_passes"] < 10
+
+
+def test_paths_by_edges_of_weight_0() -> None:
+    chance = random.Random(5)
+    live = LiveGraph(lateness=0)
+    live.feed([{"t": 0, "op": "+v", "id": 0}])
+    paths = live.follow("sssp", source=0, weight="w")
+    for time in range(1, 800):
+        edge = chance.randrange(60)
+        ends = {"src": edge // 6, "dst": (edge * 7 + edge // 6) % 10, "attrs": {"w": chance.choice([0, 0, 1, 2])}}
+        live.feed([{"t": time, "op": "-e", "id": edge} if chance.random() < 0.45 else
+                   {"t": time, "op": "+e", "id": edge, **ends}])  # fmt: skip
+        if "w" not in live.edges.column_names:
+            continue
+        found, expected = paths.result(), gf.sssp(live.graph(weight="w"), 0)
+        assert found.table["distance"].equals(expected.table["distance"])
+        parents = found.to_dict("parent")
+        for vertex, distance in found.to_dict().items():
+            steps, one = 0, vertex
+            while one != 0 and np.isfinite(distance):
+                one = parents[one]
+                steps += 1
+                assert one is not None
+                assert steps <= 10
+    assert paths.statistics["full_passes"] < 300
+
+
+def test_a_path_of_a_vertex_that_is_gone() -> None:
+    live = LiveGraph(lateness=0)
+    hops = live.follow("bfs", source="a")
+    live.feed(edges([("a", "b"), ("b", "c")]))
+    assert hops.result().to_dict() == {"a": 0, "b": 1, "c": 2}
+    live.feed([{"t": 1, "op": "-v", "id": "a"}])
+    with pytest.raises(InputError, match="source: a is not a vertex of the graph now"):
+        hops.result()
+    live.feed(edges([("a", "c")], 2))
+    assert hops.result().to_dict() == {"a": 0, "b": None, "c": 1}
+
+
+def test_a_tolerance_below_rounding() -> None:
+    live = LiveGraph(lateness=0)
+    live.feed(edges(planted(10, 20, 1)))
+    ranks = live.follow("pagerank", tolerance=1e-18)
+    ranks.result()
+    live.feed(edges(planted(10, 20, 1)[:3], 10, "-e"))
+    found = ranks.result()
+    assert 1e-18 < found.summary["error_bound"] < 1e-12
+    assert found.to_dict() == pytest.approx(gf.pagerank(live.graph(), tolerance=1e-14).to_dict(), abs=1e-14)
+
+
+def test_modularity_after_a_large_weight() -> None:
+    live = LiveGraph(lateness=0)
+    communities = live.follow("louvain", weight="w", directed=False)
+    for time, (u, v, weight) in enumerate([(0, 1, 0.1), (1, 2, 0.2), (3, 4, 0.3), (5, 6, 1e30), (6, 0, 0.7)]):
+        live.feed([{"t": time, "op": "+e", "id": time, "src": u, "dst": v, "attrs": {"w": weight}}])
+        communities.result()
+    for time, edge in enumerate([3, 1, 0, 4, 2], 10):
+        live.feed([{"t": time, "op": "-e", "id": edge}])
+        found = communities.result()
+        graph = live.graph(weight="w" if live.num_edges else None, directed=False)
+        modularity = gf.modularity(graph, found.table["community"].to_numpy())
+        assert found.summary["modularity"] == pytest.approx(modularity, abs=1e-9)
+
+
+def test_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = LiveGraph(lateness=0)
+    live.feed(edges(planted(4, 20, 1)))
+    followed = [live.follow(name) for name in ("pagerank", "cores", "louvain", "components", "triangles")]
+    for one in followed:
+        one.result()
+    live.feed(edges(planted(4, 20, 2)[:5], 10))
+    for one in followed:
+        with monkeypatch.context() as patched:
+            patched.setattr(one, "_follow", stop)
+            with pytest.raises(KeyboardInterrupt):
+                one.result()
+    live.feed(edges(planted(4, 20, 1)[:9], 20, "-e"))
+    compare_ranks(tolerance=1e-6)(followed[0].result(), live.graph())
+    for at in (1, 3, 4):
+        name = ("", "cores", "", "components", "triangles")[at]
+        compare_tables(followed[at].result(), gf.run(name, live.graph()))
+    found = followed[2].result()
+    modularity = gf.modularity(live.graph(), found.table["community"].to_numpy())
+    assert found.summary["modularity"] == pytest.approx(modularity)
+    assert followed[0].statistics["reason"] == "interrupted"
+
+
+def stop(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_algorithms_that_are_not_used_any_more() -> None:
+    live = LiveGraph(lateness=0)
+    live.follow("degrees")
+    degrees = live.follow("degrees", directed=False)
+    live.feed(edges([("a", "b"), ("b", "a"), ("a", "a")]))
+    assert degrees.result().to_dict() == {"a": 1, "b": 1}
+    assert len(live._followed) == 1
+    degrees.close()
+    degrees.close()
+    assert len(live._followed) == 0
+
+
+def test_a_graph_that_was_interrupted() -> None:
+    live = LiveGraph(lateness=0)
+    degrees = live.follow("degrees")
+    live._torn = True
+    with pytest.raises(JobError, match="interrupted"):
+        degrees.result()
+
+
 def test_an_empty_graph() -> None:
+    for name in ("degrees", "components", "cores", "triangles", "louvain"):
+        live = LiveGraph(lateness=0)
+        followed = live.follow(name)
+        assert followed.result().table.num_rows == 0
+        live.feed(edges([("a", "b")]))
+        assert followed.result().table.num_rows == 2
     live = LiveGraph(lateness=0)
     ranks = live.follow("pagerank")
     assert ranks.result().table.num_rows == 0
