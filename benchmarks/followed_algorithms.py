@@ -12,6 +12,7 @@ import argparse
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import _harness
@@ -83,7 +84,7 @@ def run(name: str, u: Any, v: Any, *, near: bool) -> list[list[str]]:
                 np.concatenate((v[gone], targets)),
             )  # fmt: skip
             now += 100
-            fed, _ = seconds(lambda changes=changes: live.feed(changes))
+            fed, _ = seconds(partial(live.feed, changes))
             took, _ = seconds(followed.result)
             if batch:  # the first one compiles
                 times.append(took)

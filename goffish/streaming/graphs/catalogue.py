@@ -40,12 +40,12 @@ def make_followed(
     if algorithm not in _FOLLOWED:
         raise InputError(f"algorithm {algorithm!r} cannot be followed: choose one of {', '.join(_FOLLOWED)}")
     followed, model, accepted = _FOLLOWED[algorithm]
+    known = [*["weight"] * followed.weighted, *["directed"] * followed.has_directions, *accepted]
     for name in options:
         if name not in accepted:
             raise InputError(
-                f"{algorithm}: option {name!r} is not accepted; accepted are weight, directed"
-                + "".join(f", {one}" for one in accepted)
-            )
+                f"{algorithm}: option {name!r} is not accepted; accepted are {', '.join(known) or 'none'}"
+            )  # fmt: skip
     if weight is not None and not isinstance(weight, str):
         raise InputError(f"{algorithm}: weight = {weight!r}: must be the name of an attribute")
     if weight is not None and not followed.weighted:

@@ -96,7 +96,7 @@ class Followed(ABC):
         count = len(difference.pairs) + len(difference.gone) + len(difference.come)
         self._figures["updates"] += count
         self._fit(len(self._seen.vertices))
-        limit = self._limit()
+        limit = _LEAST + self._limit()
         if reason is None and self._skips and 2 * count >= self._failed:
             reason = f"{count:,} changes: {self._failed:,} took longer than a full pass before"
             self._skips -= 1
@@ -160,7 +160,7 @@ class Followed(ABC):
         """Make space for vertices."""
 
     def _limit(self) -> float:
-        """Return how much work takes as long as a full pass."""
+        """Return how much work takes as long as a full pass, which `_LEAST` is added to."""
         return self.price * (self._seen.edges + np.count_nonzero(self._seen.vertices))
 
     @abstractmethod
@@ -186,5 +186,7 @@ class Followed(ABC):
 
 
 _INTERRUPTED = "interrupted"
+#: Work that takes as long as a full pass over a graph without edges.
+_LEAST = 10_000
 #: Full passes, at most, until changes are tried again of which as many took too long.
 _LONGEST_PAUSE = 15

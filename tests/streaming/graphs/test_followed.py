@@ -72,6 +72,8 @@ def check(
         compare(followed.result(), live.graph(weight=weight if is_known else None, directed=directed))
     assert followed is not None
     assert followed.statistics["updates"] > 0
+    # The graphs are so small that changes of what is exact are never too much work.
+    assert name in ("louvain", "pagerank") or followed.statistics["full_passes"] == 1
 
 
 def compare_ranks(**options: Any) -> Callable[[Result, Any], None]:
@@ -356,7 +358,7 @@ def test_networkx_on_a_graph_that_changes() -> None:
         lengths = nx.single_source_dijkstra_path_length(graph, 0, weight=lambda u, v, _: 1 + (u + v) % 5)
         assert {v: d for v, d in paths.result().to_dict().items() if np.isfinite(d)} == lengths
     for followed in (cores, triangles, components, paths):
-        assert followed.statistics["full_passes"] < 10
+        assert followed.statistics["full_passes"] == 1
 
 
 def test_paths_by_edges_of_weight_0() -> None:
@@ -381,7 +383,7 @@ def test_paths_by_edges_of_weight_0() -> None:
                 steps += 1
                 assert one is not None
                 assert steps <= 10
-    assert paths.statistics["full_passes"] < 300
+    assert paths.statistics["full_passes"] == 1
 
 
 def test_a_path_of_a_vertex_that_is_gone() -> None:
