@@ -149,7 +149,8 @@ def _move(net, division, v, community, connected):
             if connected and division.community[other] == before:
                 if last >= 0:
                     work += _separate(net, division, last, other)
-                last = other
+                if division.community[other] == before:
+                    last = other
     return work
 
 
