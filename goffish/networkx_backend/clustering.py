@@ -49,7 +49,7 @@ def core_number(G: BackendGraph) -> dict[Any, int]:
         )
     from goffish.algorithms.clustering.in_memory import cores_of
 
-    return dict(zip(G.nodes, cores_of(G.plain).tolist(), strict=True))
+    return dict(zip(G.nodes, cores_of(G.plain)[0].tolist(), strict=True))
 
 
 def can_count(G: Any, nodes: Any = None) -> Verdict:

@@ -62,6 +62,11 @@ def triangles(graph: Graph, *, threads: int | None = None) -> Result:
         two), both as in networkx.
     """
     count, degree = triangles_of(graph, threads=threads)
+    return triangles_result(graph.label_column(), count, degree)
+
+
+def triangles_result(labels: pa.Array, count: NDArray[np.int64], degree: _Numbers) -> Result:
+    """The result of `triangles` for numbers of triangles and of distinct neighbors."""
     wide = degree.astype(np.float64)
     pairs = wide * (wide - 1) / 2
     closed = np.divide(count, pairs, out=np.zeros_like(pairs), where=pairs > 0)
@@ -72,16 +77,16 @@ def triangles(graph: Graph, *, threads: int | None = None) -> Result:
         "average_clustering": float(closed.mean()) if closed.size else 0.0,
         "transitivity": 3 * total / paths if paths else 0.0,
     }
-    table = pa.table({"vertex": graph.label_column(), "triangles": pa.array(count)})
+    table = pa.table({"vertex": labels, "triangles": pa.array(count)})
     return Result("triangles", table, summary)
 
 
-def cores_of(graph: Graph) -> _Numbers:
-    """Core number of each vertex, shape (n,)."""
+def cores_of(graph: Graph) -> tuple[_Numbers, _Numbers]:
+    """Core number of each vertex, and the order in which vertices are removed to find them; both of shape (n,)."""
     graph = graph.to_undirected()
     core, order, place, starts = _by_degree(graph)
     interruptible(graph.num_arcs, kernels.peel, graph.offsets, graph.targets, order, place, starts, core)
-    return core
+    return core, order
 
 
 def core_numbers(graph: Graph) -> Result:
@@ -98,9 +103,14 @@ def core_numbers(graph: Graph) -> Result:
         Columns ``vertex`` and ``core``. Summary: ``degeneracy`` (the largest core number) and ``innermost`` (how many
         vertices have it).
     """
-    core = cores_of(graph).astype(np.int64, copy=False)
+    return cores_result(graph.label_column(), cores_of(graph)[0])
+
+
+def cores_result(labels: pa.Array, core: _Numbers) -> Result:
+    """The result of `core_numbers` for core numbers."""
+    core = core.astype(np.int64, copy=False)
     degeneracy = int(core.max()) if core.size else 0
-    table = pa.table({"vertex": graph.label_column(), "core": pa.array(core)})
+    table = pa.table({"vertex": labels, "core": pa.array(core)})
     innermost = int(np.count_nonzero(core == degeneracy))
     return Result("core_numbers", table, {"degeneracy": degeneracy, "innermost": innermost})
 

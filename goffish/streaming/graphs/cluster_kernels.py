@@ -12,6 +12,7 @@ from goffish.kernels.compile import kernel
 from goffish.streaming.graphs.kernels import link, unlink
 from goffish.streaming.graphs.pattern_kernels import EDGE_OFF, EDGE_ON, VALUE
 from goffish.streaming.graphs.predicate_kernels import less
+from goffish.streaming.graphs.row_kernels import ABSENT
 
 #: What vertices have of a measured attribute: nothing, a number that is added exactly, another number, something else.
 NOTHING, EXACT, INEXACT, OTHER = range(4)
@@ -246,6 +247,7 @@ def _add_edge(forest, edge, u, v):
 
 @kernel(allocates=False)
 def _remove_edge(forest, edge, u, v):
+    """Remove an edge; return how many edges of the forest were looked at."""
     component, tree = forest.component[u], forest.is_tree[edge]
     forest.edges[component] -= 1
     _touch(forest, component)
@@ -255,7 +257,7 @@ def _remove_edge(forest, edge, u, v):
     unlink(forest.outgoing, u, edge)
     unlink(forest.incoming, v, edge)
     if not tree:
-        return
+        return 0
     one, other = forest.queues
     forest.marks[u], forest.marks[v] = 1, 2
     one[0], other[0] = u, v
@@ -284,6 +286,7 @@ def _remove_edge(forest, edge, u, v):
         forest.marks[one[i]] = 0
     for i in range(end):
         forest.marks[other[i]] = 0
+    return cost + price
 
 
 @kernel(allocates=False)
@@ -304,6 +307,37 @@ def _set_contained(forest, vertex, comes):
         forest.contained[component] += np.int64(comes) - forest.is_contained[vertex]
         _touch(forest, component)
     forest.is_contained[vertex] = comes
+
+
+@kernel(allocates=False)
+def change_components(forest, net, difference, limit):
+    """Follow changes of pairs and vertices until the work exceeds a limit; return the work."""
+    work = 0
+    for vertex in difference.come:
+        _begin(forest, vertex)
+    for i in range(difference.pairs.size):
+        pair = difference.pairs[i]
+        u, v, new = net.sources[pair], net.targets[pair], difference.weights[pair]
+        if difference.before[i] == ABSENT:
+            _add_edge(forest, pair, u, v)
+        elif new == ABSENT:
+            work += _remove_edge(forest, pair, u, v)
+        if work > limit:
+            return work
+    for vertex in difference.gone:
+        _leave(forest, vertex)
+    _end(forest)
+    _settle(forest)
+    return work
+
+
+@kernel(allocates=False)
+def last_members(component, vertices, last, found):
+    """Write the place of the last vertex of the component of each vertex; `last` has -1 for each component."""
+    for i in range(vertices.size):
+        last[component[vertices[i]]] = i
+    for i in range(vertices.size):
+        found[i] = last[component[vertices[i]]]
 
 
 # Measures.

@@ -252,7 +252,7 @@ class Cluster(Measured):
             self._conditions,
         )  # fmt: skip
         self.roles = ("node", "contains") if contains else ("node",)
-        self._forest = _empty(len(self.measured))
+        self._forest = empty_forest(len(self.measured))
 
     @property
     def pending(self) -> bool:
@@ -265,7 +265,7 @@ class Cluster(Measured):
     def fit(self, vertices: int, edges: int, deltas: Deltas) -> None:
         forest = self._forest
         if vertices > len(forest.component) or edges > len(forest.sources):
-            forest = _larger(forest, vertices, edges)
+            forest = larger_forest(forest, vertices, edges)
         new = deltas.kinds == EDGE_ON
         self._forest = forest._replace(
             outgoing=with_space(forest.outgoing, deltas.sources[new]),
@@ -355,7 +355,8 @@ def values_of(kinds: Kinds, bits: Bits) -> tuple[NDArray[np.int8], Numbers]:
     return codes, numbers
 
 
-def _empty(measured: int) -> Forest:
+def empty_forest(measured: int) -> Forest:
+    """Return a forest without vertices, for some attributes that are added up."""
     none = np.zeros(0, np.int64)
     small, flags, ends = none.astype(np.int8), none.astype(np.bool_), none.astype(np.int32)
     numbers = np.zeros((measured, 0), np.int64)
@@ -367,7 +368,7 @@ def _empty(measured: int) -> Forest:
     )  # fmt: skip
 
 
-def _larger(forest: Forest, vertices: int, edges: int) -> Forest:
+def larger_forest(forest: Forest, vertices: int, edges: int) -> Forest:
     """Return a forest with space for more vertices and edges."""
     # Components that were there at the last observation keep their numbers until the next one.
     sizes = dict.fromkeys(_BY_EDGE, edges) | dict.fromkeys(_BY_VERTEX, vertices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,6 +203,14 @@ def _check(records: Records, encoder: Encoder) -> None:
     require((records.kinds >= 0) & (records.kinds <= TEXT + 2))
 
 
+class Follower(Protocol):
+    """Follows changes of the graph, and is notified when labels may have the numbers of others."""
+
+    def take(self, changes: Changes) -> None: ...
+
+    def renumber(self) -> None: ...
+
+
 class Past(Protocol):
     """Returns a replica as of a time, and the entries of the log that follow: forms, what was added, and the rest."""
 
@@ -227,12 +236,15 @@ class Engine:
         Of queries that have begun in the past.
     limit : int
         Records of later times are not applied.
+    followers : WeakSet of Follower
+        Take changes of the graph.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.replicas: list[Replica] = []
         self.limit = LAST
+        self.followers = WeakSet[Follower]()
         self.referred: tuple[Numbers, ...] = ()  # numbers of vertices, edges and texts that are not given up
         self.encoder = Encoder(options.streams, options.attributes)
         self.sequencer = Sequencer(options.lateness, options.idle / 1e6, -(-options.window // 64) * 64)
@@ -340,6 +352,8 @@ class Engine:
             self._last = int(records.times[-1])
         first = self.counts["applied"]
         self.counts["applied"] += len(records)
+        for one in self.followers:
+            one.take(changes)
         self.queries.step(changes, flips, records.times, first + 1, until)
 
     @property
@@ -382,6 +396,8 @@ class Engine:
         for at, (table, mask) in enumerate(zip(self.tables, used, strict=True)):
             table.free(np.setdiff1d(table.slots_in_use, np.flatnonzero(mask), assume_unique=True))
             self._in_use[at] = table.used
+        for one in self.followers:
+            one.renumber()
 
     def saved(self) -> dict[str, Any]:
         """Return all of it, for `install`."""

@@ -22,9 +22,12 @@ from goffish.graph.graph import Graph, from_edges
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, event_time, moments
 from goffish.streaming.graphs import durable
+from goffish.streaming.graphs.catalogue import make_followed
 from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
 from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
+from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.queries import Query
+from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.journal import Refused
 from goffish.streaming.windows import Duration, microseconds
 
@@ -406,6 +409,53 @@ class LiveGraph:
         self._engine.deliver()
         return topics
 
+    def follow(
+        self, algorithm: str, *, weight: str | None = None, directed: bool = True, **options: Any
+    ) -> Followed:  # fmt: skip
+        """Keep the result of an algorithm up to date.
+
+        Parameters
+        ----------
+        algorithm : str
+            As in `goffish.run`; see Notes.
+        weight : str, optional
+            Numeric attribute of the edges; 1 where it is missing. Of parallel edges, the least one counts.
+        directed : bool
+            Whether edges have directions, for algorithms that use them.
+        **options
+            Options of the algorithm.
+
+        Returns
+        -------
+        Followed
+            Its ``result()`` is that of the algorithm on the graph as it is now; ``statistics`` are of the work for it,
+            and ``close()`` ends it.
+
+        Raises
+        ------
+        InputError
+            Such an algorithm cannot be followed, or an option is not accepted.
+
+        Notes
+        -----
+        Changes are followed when a result is asked for. Where they take longer than a full pass over the graph would,
+        there is one.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> live = gf.stream.LiveGraph(lateness=0)
+        >>> ranks = live.follow("pagerank", tolerance=1e-8)
+        >>> _ = live.feed([{"t": 1, "op": "+e", "src": "ann", "dst": "bob"}])
+        >>> {vertex: round(rank, 3) for vertex, rank in ranks.result().to_dict().items()}
+        {'ann': 0.351, 'bob': 0.649}
+        """
+        engine = self._engine
+        found = make_followed(engine.state, engine.encoder, algorithm, weight, directed, options)
+        found.attach(self._check, engine.followers.discard)
+        engine.followers.add(found)
+        return found
+
     def cancel(self, topic: str) -> None:
         """End a query; its events remain.
 
@@ -593,12 +643,9 @@ class LiveGraph:
             if weights is None:
                 raise InputError(f"weight = {weight!r}: no edge has such an attribute")
             weights = np.nan_to_num(weights[edges], nan=1.0)
-        labels = encoder.vertices.keys(vertices)
-        if not isinstance(labels, pa.Array):  # integers and texts
-            labels = [str(label) for label in labels]
         return from_edges(
             numbers[graph.edges.sources[edges]], numbers[graph.edges.targets[edges]], weights, directed=directed,
-            labels=labels, parallel=parallel,
+            labels=labels_of(encoder, vertices), parallel=parallel,
         )  # fmt: skip
 
     def _engine_at(self, at: datetime | str | float) -> Engine:
