@@ -31,6 +31,8 @@ SUFFIX = ".cgql"
 _READS = 1 << 16
 #: Time between two looks at a log that another process continues.
 _POLL_S = 0.3
+#: Topic of the edges that a page shows.
+_LINES = "edges_of_the_page"
 #: Rows of a table of events that are not part of a key.
 _BESIDE = ("offset", "time", "status", "released", "initial", "reason", "event_id")
 
@@ -50,7 +52,8 @@ def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) 
 
 def run_queries(
     path: str, updates: Sequence[str], out: str | None, param: Sequence[str] | None, lateness: float,
-    report: Callable[[str], None], *, state: str | None = None, retention: float = 604_800.0, as_document: bool,
+    report: Callable[[str], None], *, state: str | None = None, retention: float = 604_800.0, page: str | None = None,
+    as_document: bool,
 ) -> None:  # fmt: skip
     """Follow updates, and print or write the events of queries.
 
@@ -72,6 +75,8 @@ def run_queries(
         Folder of the live graph; a run resumes where an earlier one ended.
     retention : float
         Seconds of the log that are kept in it.
+    page : str, optional
+        HTML file for a page of the events.
     as_document : bool
         Whether events are printed as JSON.
     """
@@ -84,6 +89,10 @@ def run_queries(
         if one == "-" and state is not None and at < len(updates) - 1:
             raise InputError("--updates -: must come last with --state")
     folder = None if out is None else check_new_place(out, folder=True)
+    if page is not None:
+        from goffish.plot import check_graph_events
+
+        check_graph_events(page)
     with (
         _names_folder(out),
         _Files(folder) as files,
@@ -105,6 +114,8 @@ def run_queries(
                 say(as_json({"topic": topic} | row) if as_document else _line(topic, row))
             sys.stdout.flush()
 
+        if page is not None and _LINES not in live.topics:
+            live.submit(f"DETECT Motif((source)-[edge]->(target)) AS {_LINES}")
         for topic in topics:
             live.subscribe(topic, take, None if folder is None else files.open(topic))
         if state is not None:
@@ -125,6 +136,10 @@ def run_queries(
         except KeyboardInterrupt:
             sys.stderr.write("interrupted\n")
             raise typer.Exit(INTERRUPTED) from None
+        if page is not None:
+            from goffish.plot import write_graph_events
+
+            write_graph_events(live.events(_LINES), {one: live.events(one) for one in topics}, page, title=path)
         _report(live, topics, counts, shown=folder is not None, as_document=as_document)
 
 
@@ -134,8 +149,9 @@ def _same(live: LiveGraph, path: str, param: Sequence[str] | None, state: str | 
 
     new = LiveGraph()
     topics = _submit(new, path, param)
-    if list(map(new.query, topics)) != list(map(live.query, live.topics)):
-        raise InputError(f"--state {state}: has other queries ({', '.join(live.topics)}) than {path}")
+    known = [topic for topic in live.topics if topic != _LINES]
+    if list(map(new.query, topics)) != list(map(live.query, known)):
+        raise InputError(f"--state {state}: has other queries ({', '.join(known)}) than {path}")
     return topics
 
 

@@ -206,6 +206,15 @@ def _run(
             rich_help_panel=QUERIES,
         ),
     ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="HTML page of the events, with the graph at the time of each.",
+            show_default="no page",
+            rich_help_panel=QUERIES,
+        ),
+    ] = None,
     param: _Param = None,
     lateness: Annotated[
         float | None,
@@ -248,7 +257,7 @@ def _run(
     from goffish.streaming.topology import SinkOptions
 
     result = None
-    for path in (out, state):
+    for path in (out, state, page):
         if path is not None:
             local_path(path)
     if retention is not None and state is None:
@@ -260,7 +269,7 @@ def _run(
         with _status(flow, quiet=out is None) as report:
             run_queries(
                 flow, updates, out, param, 5.0 if lateness is None else lateness, report, state=state,
-                retention=604_800.0 if retention is None else retention, as_document=json,
+                retention=604_800.0 if retention is None else retention, page=page, as_document=json,
             )  # fmt: skip
         return
     number = read_workers(workers)
@@ -345,7 +354,7 @@ def _run(
 
 def _check_options(context: typer.Context, *, queries: bool) -> None:
     """Refuse options of flows for graph queries, and the reverse."""
-    of_queries = {"updates", "out", "param", "lateness", "state", "retention"}
+    of_queries = {"updates", "out", "param", "lateness", "state", "retention", "page"}
     for name in context.params.keys() - {"flow", "json"}:
         source = context.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE" or queries == (name in of_queries):

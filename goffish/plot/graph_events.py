@@ -19,7 +19,7 @@ from goffish.plot.animation_files import safe, shape
 from goffish.plot.canvas import Canvas
 from goffish.plot.landscape import as_json, digest
 from goffish.plot.layout import fit, place, separate
-from goffish.plot.style import COLOURS, INK, NOTHING, count, new_figure, settings, shorten
+from goffish.plot.style import COLOURS, INK, NOTHING, count, new_figure, require_matplotlib, settings, shorten
 
 MOST_VERTICES, MOST_EDGES, MOST_EVENTS = 1000, 5000, 5000
 _SIZE, _STAGE, _FONT = (9.0, 6.4), (0.015, 0.015, 0.97, 0.97), 8.0
@@ -122,6 +122,23 @@ def graph_events(edges: pa.Table, events: Mapping[str, pa.Table], *, title: str 
     )  # fmt: skip
 
 
+def check_graph_events(path: str | Path) -> None:
+    """Check that `write_graph_events` can write to a path, before any work is done.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local file ending in ``.html`` or ``.htm``.
+
+    Raises
+    ------
+    InputError
+        If the suffix is unknown, the folder is missing or not writable, or matplotlib is missing.
+    """
+    check_place(path, (".html", ".htm"))
+    require_matplotlib()
+
+
 def write_graph_events(
     edges: pa.Table, events: Mapping[str, pa.Table], path: str | Path, *, title: str = "Graph events"
 ) -> Path:
@@ -144,7 +161,7 @@ def write_graph_events(
     InputError
         As in `graph_events`, or if the path cannot be written.
     """
-    check_place(path, (".html", ".htm"))
+    check_graph_events(path)
     body = graph_events(edges, events, title=title).encode()
     target = local_path(path)
     with output_file(target) as temporary:

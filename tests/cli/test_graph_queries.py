@@ -246,3 +246,17 @@ def test_a_disk_that_is_full(files: Path, tmp_path: Path) -> None:
         assert [(row["offset"], row["id"]) for row in found] == [(at, one["id"]) for at, one in enumerate(rows)]
     finally:
         disk.close()
+
+
+def test_a_page(files: Path) -> None:
+    """Breaks when a page lacks events, a second run has other queries because of it, or a wrong path is found late."""
+    run = ("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl", "--state", "kept")
+    assert call(*run, "--page", "events.html").code == 0
+    page = (files / "events.html").read_text()
+    assert page.count("<li><button") == 3 and "paths REACHABLE source g, sink s, hops 2" in page
+    (files / "events.html").unlink()
+    assert call(*run, "--page", "events.html").code == 0
+    assert (files / "events.html").read_text() == page
+    ended = call(*run, "--page", "events.png")
+    assert_refused(ended)
+    assert ".html" in ended.err

@@ -12,6 +12,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
 from typer.main import get_command
@@ -31,6 +32,7 @@ from goffish.partial import is_uri, local_path
 from goffish.plot.animation import Animation
 from goffish.plot.animation_files import check_animation, write_animation
 from goffish.plot.files import check_picture, save
+from goffish.plot.graph_events import check_graph_events, write_graph_events
 from goffish.scheduling.estimate.calibration import Calibration
 from goffish.services.api.settings import Settings
 from goffish.spark.ingest import ingest
@@ -175,6 +177,8 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "write_spark:output": lambda path: write_spark(ConnectedComponents(), cut, path),
         "write:path": lambda path: gf.write(graph, path),
         "check_animation:path": check_animation,
+        "check_graph_events:path": check_graph_events,
+        "write_graph_events:path": lambda path: write_graph_events(pa.table({}), {}, path),
         "write_animation:path": lambda path: write_animation(shown, path),
         "check_picture:path": check_picture,
         "save:path": lambda path: save(Figure(), path),
@@ -204,7 +208,14 @@ def test_every_function_with_a_path_is_known() -> None:
 @pytest.mark.parametrize("parameter", sorted(writing_calls()))
 def test_a_function_refuses_what_lost_a_slash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameter: str) -> None:
     monkeypatch.chdir(tmp_path)
-    suffix = {"check_animation": ".html", "write_animation": ".html", "check_picture": ".png", "save": ".png"}
+    suffix = {
+        "check_animation": ".html",
+        "write_animation": ".html",
+        "check_graph_events": ".html",
+        "write_graph_events": ".html",
+        "check_picture": ".png",
+        "save": ".png",
+    }
     end = suffix.get(parameter.partition(":")[0], ".csv")
     call = writing_calls()[parameter]
     for target in (f"s3:/bucket/x{end}", Path(f"s3://bucket/x{end}")):

@@ -283,6 +283,11 @@ class Pattern(ABC):
         keys, _, count = self._space.touched
         return self.slots(keys[:count], keys[:0])
 
+    @property
+    def follows_values(self) -> bool:
+        """Whether it needs values of attributes."""
+        return bool(self.measured or self.measured_of_edges or self.follows_times)
+
     def clusters(self, topic: str, key: Any) -> tuple[int, ...] | None:
         """Return the clusters of a topic that an event is about, or None if it is about none."""
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -205,6 +205,15 @@ class Query:
         """Return the answers as of the last observation."""
         return self.topic.answers(*self._pattern.answers())
 
+    @property
+    def is_restless(self) -> bool:
+        """Whether something can happen to it although no predicate has changed for any element."""
+        bounds = self.every is not None or self.span is not None or self._end is not None
+        return (
+            bounds or isinstance(self._query.duration, syntax.For) or self._query.window is not None
+            or bool(self._clusters) or self._temporal is not None or self._pattern.follows_values
+        )  # fmt: skip
+
     def is_concerned(self, batch: Batch, state: State) -> bool:
         """Whether something happens to this query."""
         if self._pattern.pending or self._temporal is not None or (self._end is not None and self._end <= batch.until):
@@ -347,6 +356,34 @@ class Query:
         return self.topic.publish(Events(stamps, released, codes, keys, values, initial))
 
 
+class _Index(NamedTuple):
+    """Running queries: those that look at all records, and the others by their predicates.
+
+    Attributes
+    ----------
+    topics : list of str
+        In the order in which queries follow records.
+    restless : list of int
+        Positions of queries for which something may happen at any time.
+    by_program : dict
+        Positions of the others.
+    waiting : list of str
+        Topics of queries that begin with the first record.
+    """
+
+    topics: list[str]
+    restless: list[int]
+    by_program: dict[int, list[int]]
+    waiting: list[str]
+
+    def concerned(self, flips: Flips) -> list[str]:
+        """Return the topics of queries for which something may have happened, in their order."""
+        found = set(self.restless)
+        for program in np.unique(flips.programs).tolist():
+            found.update(self.by_program.get(program, ()))
+        return [self.topics[at] for at in sorted(found)]
+
+
 class Queries:
     """All queries on a graph.
 
@@ -365,6 +402,7 @@ class Queries:
         self._sent: deque[tuple[str, pa.Table]] = deque()
         self.all: dict[str, Query] = {}
         self._checked: dict[str, syntax.Query] = {}
+        self._index: _Index | None = None
         #: Topics of queries that have begun in the past, which are not among these.
         self.past = set[str]()
 
@@ -539,17 +577,20 @@ class Queries:
         """Follow what some records have changed, until a time."""
         if not self._running:
             return
-        waiting = [topic for topic, query in self._running.items() if not query.begun and query.span is None]
-        if waiting and not len(times):
+        index = self._index or self._make_index()
+        if index.waiting and not len(times):
             return  # time begins with the first record
-        if waiting:
-            self._begin(waiting, Batch.of(Changes.empty(0), flips.take(slice(0)), times, asn, until), int(times[0]))
-        batch = Batch.of(changes, flips, times, asn, until)
-        running = list(self._running.values())
-        for query in running:
-            topic = query.topic.name
-            if topic not in self._running or not query.begun:
+        if index.waiting:
+            waits = Batch.of(Changes.empty(0), flips.take(slice(0)), times, asn, until)
+            self._begin(index.waiting, waits, int(times[0]))
+            index = self._make_index()
+        batch, before = Batch.of(changes, flips, times, asn, until), len(self._running)
+        stepped = []
+        for topic in index.concerned(batch.flips):
+            query = self._running.get(topic)
+            if query is None or not query.begun:
                 continue  # as its time has not come, or a topic that it names has failed
+            stepped.append(query)
             try:
                 if query.is_concerned(batch, self._state):
                     self._send(topic, query.step(batch, self._state))
@@ -557,13 +598,26 @@ class Queries:
                     query.pass_over(batch)
             except JobError as error:
                 self._end(topic, f"failed({error})", until)
-        ended = [query for query in running if query.topic.closed is not None]
+        for query in stepped:
+            query.published, query.moves = [], Moves.none()
+        ended = [query for query in stepped if query.topic.closed is not None]
         for query in ended:
             self._running.pop(query.topic.name, None)
-            query.published, query.moves = [], Moves.none()
             self._again(query)
-        if ended:
+        if ended or len(self._running) < before:
             self._state.watch(*self._predicates(list(self._running.values())), ())
+
+    def _make_index(self) -> _Index:
+        running = self._running.items()
+        by_program: dict[int, list[int]] = {}
+        for at, (_, query) in enumerate(running):
+            for program in () if query.is_restless else query.programs(len(self._state.vertices)):
+                by_program.setdefault(program, []).append(at)
+        self._index = _Index(
+            list(self._running), [at for at, (_, query) in enumerate(running) if query.is_restless], by_program,
+            [topic for topic, query in running if not query.begun and query.span is None],
+        )  # fmt: skip
+        return self._index
 
     def _begin(self, topics: list[str], batch: Batch, time: int) -> None:
         for topic in topics:
@@ -573,6 +627,8 @@ class Queries:
                 self._send(topic, [self._running[topic].begin(batch, time, self._state)])
             except JobError as error:
                 self._end(topic, f"failed({error})", time)
+        for topic in topics:  # queries that have begun with them look at all events that are kept
+            self.all[topic].published = []
 
     def _end(self, topic: str, reason: str, time: int) -> None:
         """End a query before its time, and those that name it."""
@@ -583,6 +639,7 @@ class Queries:
 
     def _predicates(self, queries: list[Query]) -> tuple[Predicates, Predicates]:
         """Return the predicates of some queries."""
+        self._index = None
         found = Predicates(self._encoder, edges=False), Predicates(self._encoder, edges=True)
         for query in queries:
             query.bind(*found)

@@ -273,15 +273,10 @@ class View:
         """Whether it sees anything of a batch, beside members of clusters."""
         if self._timers[2] and self._timers[0][0] <= batch.until:
             return True
-        if self._follows_values and len(batch.changes.ops):
+        if self._pattern.follows_values and len(batch.changes.ops):
             return True
         rows = map(batch.rows, self.programs(len(state.vertices)))
         return any(one.start < one.stop for one in rows)
-
-    @property
-    def _follows_values(self) -> bool:
-        pattern = self._pattern
-        return bool(pattern.measured or pattern.measured_of_edges or pattern.follows_times)
 
     def first(self, batch: Batch, state: State, moves: Mapping[str, Moves]) -> Deltas:
         """Return all that it sees as the query begins."""
@@ -295,7 +290,7 @@ class View:
         self, batch: Batch, state: State, moves: Mapping[str, Moves], values: Callable[[Batch, State], _Values]
     ) -> Deltas:
         parts = [self._flips(batch, state)]
-        if self._follows_values:
+        if self._pattern.follows_values:
             found = values(batch, state)
             if self._pattern.follows_times:
                 found = _joined([found, self._times(batch, state)])

@@ -467,7 +467,7 @@ def test_algorithms_that_are_not_used_any_more() -> None:
 def test_a_graph_that_was_interrupted() -> None:
     live = LiveGraph(lateness=0)
     degrees = live.follow("degrees")
-    live._torn = True
+    live._torn = "was interrupted while it applied records"
     with pytest.raises(JobError, match="interrupted"):
         degrees.result()
 
