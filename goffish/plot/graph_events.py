@@ -134,6 +134,11 @@ def check_graph_events(path: str | Path) -> None:
     ------
     InputError
         If the suffix is unknown, the folder is missing or not writable, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> from goffish import plot
+    >>> plot.check_graph_events("events.html")
     """
     check_place(path, (".html", ".htm"))
     require_matplotlib()
@@ -160,6 +165,16 @@ def write_graph_events(
     ------
     InputError
         As in `graph_events`, or if the path cannot be written.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> live = gf.stream.LiveGraph(lateness=0)
+    >>> _ = live.submit("DETECT Motif((source)-[e]->(target)) AS lines; DETECT Component() AS groups")
+    >>> _ = live.feed([{"t": 1, "op": "+e", "src": "ann", "dst": "bob"}])
+    >>> plot.write_graph_events(live.events("lines"), {"groups": live.events("groups")}, "events.html").name
+    'events.html'
     """
     check_graph_events(path)
     body = graph_events(edges, events, title=title).encode()
