@@ -199,8 +199,15 @@ class Temporal:
             rows += [(one.released, 0, at, topic, one) for at, one in enumerate(events)]
         rows += [(one.released, 1, at, "", one) for at, one in enumerate(own)]
         found: list[Occurrence] = []
+        before: list[tuple[str, Occurrence]] = []  # events of others that were published at the same time
         for released, mine, _, topic, event in sorted(rows, key=lambda row: row[:3]):
-            new = self._own(event) if mine else self._other(topic, event, released)
+            if before and before[-1][1].released != released:
+                before = []
+            if mine:
+                new = self._own(event, before)
+            else:
+                new = self._other(topic, event, released)
+                before.append((topic, event))
             found += self._in_order(new, released) if self._ordered else new
         return found
 
@@ -212,7 +219,7 @@ class Temporal:
     def _about(self, event: Occurrence) -> list[tuple[int, ...] | None]:
         return [self._clusters(name, event.key) for name, _ in self._of_later]
 
-    def _own(self, event: Occurrence) -> list[Occurrence]:
+    def _own(self, event: Occurrence, before: Sequence[tuple[str, Occurrence]]) -> list[Occurrence]:
         if not event.opens:
             waiting = [one for one in self._held if one.event.key == event.key]
             if waiting:
@@ -227,7 +234,13 @@ class Temporal:
         if self._later:
             if len(self._held) == _MOST_HELD:
                 raise JobError(f"limit: {_MOST_HELD:,} events wait for later ones; give a shorter WITHIN")
-            self._held.append(_Held(event, self._later, self._about(event)))
+            held = _Held(event, self._later, self._about(event))
+            for name, other in before:  # which can have happened later, although they are published first
+                for at, (topic, statuses) in enumerate(self._of_later):
+                    if name == topic and other.status in statuses and held.takes(at, other):
+                        self._shown.add(event.key)
+                        return [event]
+            self._held.append(held)
             return []
         self._shown.add(event.key)
         return [event]

@@ -578,7 +578,8 @@ class Reference:
                     self.publish(job, event)
             return
         if all(self.succeeds(job, event, one) for one in temporal if one.relation == "SUCCEEDS"):
-            if any(one.relation == "PREDATES" for one in temporal):
+            later = [one for one in temporal if one.relation == "PREDATES"]
+            if later and not all(self.follows(job, event, one) for one in later):
                 job.held.append(event)
             else:
                 job.shown.add(event.key)
