@@ -165,7 +165,8 @@ class LiveGraph:
             found = self._engine.encoder.table(part) if is_table else self._engine.encoder.rows(part)
             arrival = Arrival(found.records, len(found.rejected), time.monotonic() - self._started)
             with self._whole():
-                added = self._log(FEED, arrival.packed(), len(found.records.ops))
+                packed = None if self._folder is None else arrival.packed()
+                added = self._log(FEED, packed, len(found.records.ops))
                 begun = time.monotonic()
                 released = self._engine.take(arrival)
                 self._follow(FEED, added, arrival)
