@@ -30,7 +30,7 @@ _BESIDE = {
     "size", "hops", "degree", "rank", "score",
 }  # fmt: skip
 #: Columns that the text of an event does not show.
-_TOLD = {"offset", "time", "status", "released", "initial", "event_id"}
+_HIDDEN = {"offset", "time", "status", "released", "initial", "event_id"}
 _CLOSING = ("UNREACHABLE", "LEFT", "UNMATCHED", "CLEARED", "DISAPPEARED", "MERGED", "CLOSED")
 _CHANGING = ("GROWN", "JOINED", "PARTED")
 
@@ -225,7 +225,7 @@ def _event(at: int, topic: str, row: dict[str, Any], numbers: dict[Any, int], ed
     ]
     if row.get("cluster") is not None:
         key = [topic, str(row["cluster"])]
-    shown = [f"{name} {_text(value)}" for name, value in row.items() if name not in _TOLD and value is not None]
+    shown = [f"{name} {_text(value)}" for name, value in row.items() if name not in _HIDDEN and value is not None]
     return {
         "time": time, "topic": at, "text": f"{row['time']:%Y-%m-%d %H:%M:%S} {topic} {status} {', '.join(shown)}",
         "vertices": sorted(set(vertices)), "edges": matched, "key": "\n".join(key),

@@ -296,6 +296,7 @@ class Cluster(Measured):
         return np.flatnonzero(forest.is_moved | (forest.component >= 0) | (forest.leaves != 0)), forest.moved[:0]
 
     def follow_members(self) -> None:
+        """Report moves of members from now on."""
         if self._rules.follows:
             return
         self._rules = self._rules._replace(follows=True)
@@ -305,6 +306,7 @@ class Cluster(Measured):
         forest.reported[:] = np.where(forest.is_old, forest.ids, -1)
 
     def members(self) -> tuple[Numbers, Numbers]:
+        """Return the members of clusters as of the last observation, and their clusters."""
         forest = self._forest
         components = np.where(forest.is_moved, forest.before, forest.component)
         members = np.flatnonzero((components >= 0) & (forest.ids[components] > 0))

@@ -216,14 +216,6 @@ class Pattern(ABC):
     #: Moves of members of clusters in the last step, if they are followed: observations, vertices, and clusters.
     moved: tuple[Numbers, Numbers, Numbers, Numbers] | None = None
 
-    def follow_members(self) -> None:
-        """Report moves of members of clusters from now on."""
-        raise NotImplementedError
-
-    def members(self) -> tuple[Numbers, Numbers]:
-        """Return the members of clusters as of the last observation, and their clusters."""
-        raise NotImplementedError
-
     @property
     def pending(self) -> bool:
         """Whether answers may have changed since the last observation."""

@@ -105,7 +105,7 @@ class Query:
         for one in self._clusters.values():
             if isinstance(one._query.duration, syntax.Between) and one._query.duration.repeats:
                 raise CgqlError(f"topic {one.topic.name}: repeats; its clusters cannot be followed", query.at)
-            one._pattern.follow_members()
+            one.of_clusters.follow_members()
         self._statuses = {
             status for status in self._pattern.statuses
             if all(
@@ -138,9 +138,15 @@ class Query:
         """Return the numbers of the predicates of this query, those of edges after those of the vertices."""
         return self._view.programs(vertices)
 
+    @property
+    def of_clusters(self) -> Cluster:
+        """Its pattern, if others name its clusters."""
+        assert isinstance(self._pattern, Cluster)
+        return self._pattern
+
     def members(self) -> Moves:
         """Return the members of its clusters as of the last observation."""
-        vertices, clusters = self._pattern.members()
+        vertices, clusters = self.of_clusters.members()
         nothing = np.zeros_like(clusters)
         return Moves(nothing, nothing, nothing, vertices, nothing, clusters)
 
