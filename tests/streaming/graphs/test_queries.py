@@ -430,6 +430,22 @@ def test_what_is_not_accepted(text: str, message: str) -> None:
     assert live.answers("first").to_pylist() == [{"id": "a"}]
 
 
+def test_later_events_of_an_epoch() -> None:
+    """Breaks when an event that happened before one of the same epoch waits for another one."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("""
+        DETECT Degree(degree = 1) WINDOW 8s EMIT EVERY 10s AS a;
+        DETECT Match(vertex:{k = 1}) WHERE PREDATES a WITHIN 20s AS b
+    """)
+    live.feed([
+        {"t": 11, "op": "+e", "src": "x", "dst": "y"}, {"t": 12, "op": "+v", "id": "v", "attrs": {"k": 1}},
+        {"t": 14, "op": "+e", "src": "x", "dst": "z"}, {"t": 21, "op": "heartbeat"},
+    ])  # fmt: skip
+    assert {row["time"].timestamp() for row in live.events("a").to_pylist()} == {19}
+    found = [(row["time"].timestamp(), row["released"].timestamp()) for row in live.events("b").to_pylist()]
+    assert found == [(14, 20)]
+
+
 def test_clusters_that_are_gone() -> None:
     """Breaks when members of former clusters are followed for longer than a query says, or come back by their id."""
     live = gf.stream.LiveGraph(lateness=0)
