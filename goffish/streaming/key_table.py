@@ -115,9 +115,12 @@ class KeyTable:
         used = self._bounds[-1]
         self._bounds = longer(self._bounds, 2 * count, 2 * capacity + 2)
         self._bounds[-1] = used
+        self._fill_tables(capacity)
+
+    def _fill_tables(self, capacity: int) -> None:
         for kind in (_NUMBER, _TEXT):
             self._tables[kind] = np.zeros(2 * capacity, np.int32)
-            kernels.fill_table(self._tables[kind], self.positions, self._kinds, kind, count)
+            kernels.fill_table(self._tables[kind], self.positions, self._kinds, kind, self.count)
 
     def slots(self, keys: pa.Array | list[Any]) -> Slots:
         """Return the slots of keys, which are added if they are new.
@@ -245,12 +248,16 @@ class KeyTable:
         return Keys(slots, kinds, self._numbers[slots[kinds == _NUMBER]], offsets, data)
 
     def free(self, slots: Slots) -> None:
-        """Let new keys have the slots of these integers and texts."""
+        """Let new keys have the slots of these integers and texts, which are in ascending order."""
         count, free = self.mark
+        texts = np.any(self._kinds[slots] == _TEXT)
         self._kinds[slots] = _FREE
         # The first one is the next one.
-        self._unused = np.concatenate([[count, free + len(slots)], self._unused[2 : 2 + free], np.sort(slots)[::-1]])
-        self.install(self.saved())
+        self._unused = np.concatenate([[count, free + len(slots)], self._unused[2 : 2 + free], slots[::-1]])
+        if texts:  # lets the texts go
+            self.install(self.saved())
+        else:
+            self._fill_tables(self.capacity)
 
     def saved(self) -> tuple[Keys, Slots, int]:
         """Return all of a table of integers and texts, for `install`."""
@@ -288,9 +295,7 @@ class KeyTable:
         self._numbers = np.zeros(capacity, np.int64)
         self._numbers[numbers] = keys.numbers
         self._stored = longer(keys.data, len(keys.data), max(1 << 12, 2 * len(keys.data)))
-        for kind in (_NUMBER, _TEXT):
-            self._tables[kind] = np.zeros(2 * capacity, np.int32)
-            kernels.fill_table(self._tables[kind], self.positions, self._kinds, kind, self.count)
+        self._fill_tables(capacity)
 
     def _texts(self, slots: Slots) -> pa.Array:
         offsets = np.zeros(len(slots) + 1, np.int64)

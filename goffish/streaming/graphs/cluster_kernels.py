@@ -803,12 +803,50 @@ def _identify(forest, rules, keys, made, observation):
     return made
 
 
+@kernel(allocates=False)
+def _change(deltas, forest, at):
+    """Follow a change."""
+    kind, element = deltas.kinds[at], deltas.elements[at]
+    if kind == EDGE_ON:
+        _add_edge(forest, element, deltas.sources[at], deltas.targets[at])
+    elif kind == EDGE_OFF:
+        _remove_edge(forest, element, deltas.sources[at], deltas.targets[at])
+    elif kind == EDGE_ON + 2:
+        _begin(forest, element)
+    elif kind == EDGE_ON + 1:
+        _leave(forest, element)
+    elif kind < VALUE:
+        _set_contained(forest, element, kind == EDGE_ON + 4)
+    else:
+        _set_value(forest, kind - VALUE, element, deltas.sources[at], deltas.targets[at])
+
+
+@kernel(allocates=False)
+def _pass_over(deltas, forest, rules, at, observation, whole):
+    """Follow changes until something is to be reported; return where, and the observation.
+
+    Only allocating kernels count references to arrays, which takes longer than all of this.
+    """
+    for i in range(at, deltas.kinds.size + whole):
+        over = i == deltas.kinds.size
+        if i > at and (over or deltas.begins[i]):
+            _end(forest)
+            if rules.follows or not _is_quiet(forest, rules):
+                return i, observation
+            _settle(forest)
+            observation += 1
+        if not over:
+            _change(deltas, forest, i)
+    return deltas.kinds.size + 1, observation
+
+
 @kernel
 def clusters(deltas, forest, rules, keys, made, moves, observation, whole):
     """Follow clusters of vertices (the first role), of which some contain certain vertices (the second one)."""
-    for i in range(deltas.kinds.size + whole):
-        over = i == deltas.kinds.size
-        if over or deltas.begins[i]:  # in one place, as it is large
+    at = 0
+    while at < deltas.kinds.size + whole:
+        over = at == deltas.kinds.size
+        if over or deltas.begins[at]:
             _end(forest)
             if not _is_quiet(forest, rules):
                 made = _observe(forest, rules, keys, made, observation)
@@ -818,17 +856,5 @@ def clusters(deltas, forest, rules, keys, made, moves, observation, whole):
             observation += 1
         if over:
             break
-        kind, element = deltas.kinds[i], deltas.elements[i]
-        if kind == EDGE_ON:
-            _add_edge(forest, element, deltas.sources[i], deltas.targets[i])
-        elif kind == EDGE_OFF:
-            _remove_edge(forest, element, deltas.sources[i], deltas.targets[i])
-        elif kind == EDGE_ON + 2:
-            _begin(forest, element)
-        elif kind == EDGE_ON + 1:
-            _leave(forest, element)
-        elif kind < VALUE:
-            _set_contained(forest, element, kind == EDGE_ON + 4)
-        else:
-            _set_value(forest, kind - VALUE, element, deltas.sources[i], deltas.targets[i])
+        at, observation = _pass_over(deltas, forest, rules, at, observation, whole)
     return made, moves

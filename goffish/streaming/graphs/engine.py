@@ -20,14 +20,13 @@ from goffish.streaming.graphs.records import Encoder, Records
 from goffish.streaming.graphs.sequencer import Released, Sequencer
 from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.graphs.times import Span
-from goffish.streaming.graphs.updates import ADD_VERTEX, LIST, OPS, REMOVE_VERTEX, SET_VERTEX, TEXT, UNSET_VERTEX
+from goffish.streaming.graphs.updates import LIST, OF_VERTICES, OPS, TEXT
 from goffish.streaming.key_table import Keys, KeyTable
 
 #: Labels that have been in use at least, before those that are not in use any more are given up.
 _LEAST = 1 << 16
 #: Forms of entries of the log: records, queries, the end of a query, and the end of all records.
 FEED, SUBMIT, CANCEL, END = 16, 17, 18, 19
-_OF_VERTICES = (ADD_VERTEX, REMOVE_VERTEX, SET_VERTEX, UNSET_VERTEX)
 Numbers = NDArray[np.int64]
 
 
@@ -192,7 +191,7 @@ def _check(records: Records, encoder: Encoder) -> None:
     require((records.ops >= 0) & (records.ops < len(OPS)))
     require((records.streams >= 0) & (records.streams < len(encoder.streams)))
     require((records.names >= 0) & (records.names < len(encoder.names)))
-    of_vertices = np.isin(records.ops, _OF_VERTICES)
+    of_vertices = OF_VERTICES[records.ops]
     most = np.where(of_vertices, encoder.vertices.count, encoder.edges.count)
     heartbeat = records.ops == len(OPS) - 1
     require((records.elements < most) & ((records.elements >= 0) | heartbeat))
@@ -342,8 +341,9 @@ class Engine:
             self.queries.begin_at(start)
             records = records.take(places[before:])
         self._step(records, until)
-        if any(map(self._is_due, self.tables, self._in_use)):  # and no records are left that refer to some
-            self._give_up()
+        due = [at for at, used in enumerate(self._in_use) if self.tables[at].used >= max(_LEAST, 2 * used)]
+        if due:  # and no records are left that refer to some
+            self._give_up(due)
 
     def _step(self, records: Records, until: int) -> None:
         changes, flips = Changes.empty(0), Flips.empty(0)
@@ -373,15 +373,11 @@ class Engine:
         self.queries.follow(self.state)
         self.sequencer.end(list(self.encoder.streams))
 
-    @staticmethod
-    def _is_due(table: KeyTable, in_use: int) -> bool:
-        return table.used >= max(_LEAST, 2 * in_use)
-
-    def _give_up(self) -> None:
-        """Let new labels and texts have the numbers of those that nothing refers to any more."""
+    def _give_up(self, due: list[int]) -> None:
+        """Let new labels and texts of some tables have the numbers of those that nothing refers to any more."""
         vertices, edges, texts = used = self.state.used()
         waiting = self.sequencer.pending
-        of_vertices = np.isin(waiting.ops, _OF_VERTICES)
+        of_vertices = OF_VERTICES[waiting.ops]
         vertices[waiting.elements[of_vertices]] = True
         of_edges = ~of_vertices & (waiting.elements >= 0)
         edges[waiting.elements[of_edges]] = True
@@ -393,10 +389,16 @@ class Engine:
                 mask[slots] = True
         for mask, slots in zip(used, self.referred, strict=False):
             mask[slots[slots >= 0]] = True
-        for at, (table, mask) in enumerate(zip(self.tables, used, strict=True)):
-            table.free(np.setdiff1d(table.slots_in_use, np.flatnonzero(mask), assume_unique=True))
+        given_up = False
+        for at in due:
+            table, mask = self.tables[at], used[at]
+            free = table.slots_in_use
+            free = free[~mask[free]]
+            if len(free):
+                table.free(free)
+                given_up = True
             self._in_use[at] = table.used
-        for one in self.followers:
+        for one in self.followers if given_up else ():
             one.renumber()
 
     def saved(self) -> dict[str, Any]:
@@ -524,7 +526,7 @@ class Replica:
 
     def _renumbered(self, records: Records) -> Records:
         vertices, edges, texts, lists, names = self.numbers
-        of_vertices, bits = np.isin(records.ops, _OF_VERTICES), records.bits.copy()
+        of_vertices, bits = OF_VERTICES[records.ops], records.bits.copy()
         elements = records.elements.copy()
         for rows, known in ((of_vertices, vertices), (~of_vertices & (elements >= 0), edges)):
             elements[rows] = known[elements[rows]]

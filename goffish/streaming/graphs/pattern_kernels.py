@@ -231,7 +231,7 @@ def _relax(net, hops, row, sinks, rule, candidates, distances, touched):
     return touched
 
 
-@kernel
+@kernel(allocates=False)
 def _supported(net, hops, row, vertex, back, losing):
     """Whether a vertex is a source, or has a neighbor that is one hop nearer and stays where it is."""
     distance = hops[row, vertex]
@@ -296,19 +296,26 @@ def _shrink(net, hops, row, sinks, rule, vertex, losing, touched):
     return _relax(net, hops, row, sinks, rule, candidates[:count][order], distances[:count][order], touched)
 
 
+@kernel(allocates=False)
+def _moves(net, state, row, rule, u, v, kind):
+    """Whether an arc that has come or gone brings its end nearer to a source, or farther away."""
+    hops = state.hops
+    if kind == EDGE_ON:
+        return hops[row, u] < min(rule.most, hops[row, v] - 1)
+    if hops[row, v] == FAR or hops[row, u] + 1 != hops[row, v]:
+        return False
+    sides = rule.sides
+    return not _supported(net, hops, row, v, (sides & OUTGOING) << 1 | (sides & INCOMING) >> 1, state.losing)
+
+
 @kernel
-def _follow_arc(net, hops, row, sinks, rule, u, v, comes, losing, touched):
-    """Follow an arc that has come or gone."""
-    if comes:
-        if hops[row, u] < min(rule.most, hops[row, v] - 1):
-            candidates, distances = np.empty(1, np.int64), np.empty(1, np.int32)
-            candidates[0], distances[0] = v, hops[row, u] + 1
-            touched = _relax(net, hops, row, sinks, rule, candidates, distances, touched)
-    elif hops[row, v] != FAR and hops[row, u] + 1 == hops[row, v]:
-        sides = rule.sides
-        if not _supported(net, hops, row, v, (sides & OUTGOING) << 1 | (sides & INCOMING) >> 1, losing):
-            touched = _shrink(net, hops, row, sinks, rule, v, losing, touched)
-    return touched
+def _follow_arc(net, state, row, rule, u, v, kind, touched):
+    """Follow an arc that has come or gone, and moves its end."""
+    if kind == EDGE_OFF:
+        return _shrink(net, state.hops, row, state.sinks, rule, v, state.losing, touched)
+    candidates, distances = np.empty(1, np.int64), np.empty(1, np.int32)
+    candidates[0], distances[0] = v, state.hops[row, u] + 1
+    return _relax(net, state.hops, row, state.sinks, rule, candidates, distances, touched)
 
 
 # Groups of sources and sinks.
@@ -463,6 +470,36 @@ def _choose(net, state, rule, vertex, is_source, comes, touched):
     return _end_source(net, state, rule, vertex, touched)
 
 
+@kernel(allocates=False)
+def _pass_over(deltas, net, state, rule, at, observation, idle):
+    """Change the net, and go on while that changes no hops if no answer is touched; return where, and the observation.
+
+    Only allocating kernels count references to arrays, which takes longer than all of this.
+    """
+    for i in range(at, deltas.kinds.size):
+        if i > at and deltas.begins[i]:
+            observation += 1
+        kind, element, u, v = deltas.kinds[i], deltas.elements[i], deltas.sources[i], deltas.targets[i]
+        if kind == EDGE_ON:
+            net.sources[element], net.targets[element] = u, v
+            link(net.outgoing, u, element)
+            link(net.incoming, v, element)
+        elif kind == EDGE_OFF:
+            unlink(net.outgoing, u, element)
+            unlink(net.incoming, v, element)
+        else:
+            return i, observation
+        if not idle:
+            return i, observation
+        for row in range(state.used.size):
+            if state.used[row] and state.seeds[row]:
+                if rule.sides & OUTGOING and _moves(net, state, row, rule, u, v, kind):
+                    return i, observation
+                if rule.sides & INCOMING and _moves(net, state, row, rule, v, u, kind):
+                    return i, observation
+    return deltas.kinds.size, observation
+
+
 @kernel
 def distances(deltas, net, state, rule, touched, made, observation, whole):
     """Follow the hops from sources (the first role) to sinks (the second one); return what is touched and found.
@@ -470,7 +507,8 @@ def distances(deltas, net, state, rule, touched, made, observation, whole):
     Sources and sinks are groups of vertices: each vertex for itself, or the members of a cluster.
     """
     found, listed, ends = made
-    for i in range(deltas.kinds.size + whole):
+    i = 0
+    while i < deltas.kinds.size + whole:
         over = i == deltas.kinds.size
         if over or deltas.begins[i]:
             if touched[2]:
@@ -482,30 +520,21 @@ def distances(deltas, net, state, rule, touched, made, observation, whole):
             observation += 1
         if over:
             break
-        kind, element = deltas.kinds[i], deltas.elements[i]
-        comes = kind & 1 == 1
-        if kind < 0 or kind > EDGE_ON:
-            state.counts[0] = 1
-            if kind < 0:
-                touched = _move(net, state, rule, element, kind == MOVE, deltas.targets[i], touched)
-            else:
-                touched = _choose(net, state, rule, element, kind <= EDGE_ON + 2, comes, touched)
+        i, observation = _pass_over(deltas, net, state, rule, i, observation, touched[2] == state.counts[0] == 0)
+        if i == deltas.kinds.size:
             continue
-        u, v = deltas.sources[i], deltas.targets[i]
-        if comes:
-            net.sources[element], net.targets[element] = u, v
-            link(net.outgoing, u, element)
-            link(net.incoming, v, element)
+        kind, element, u, v = deltas.kinds[i], deltas.elements[i], deltas.sources[i], deltas.targets[i]
+        i += 1
+        if kind < 0:
+            state.counts[0] = 1
+            touched = _move(net, state, rule, element, kind == MOVE, v, touched)
+        elif kind > EDGE_ON:
+            state.counts[0] = 1
+            touched = _choose(net, state, rule, element, kind <= EDGE_ON + 2, kind & 1 == 1, touched)
         else:
-            unlink(net.outgoing, u, element)
-            unlink(net.incoming, v, element)
-        for row in range(state.used.size):
-            if not (state.used[row] and state.seeds[row]):
-                continue
-            for side in range(2):
-                if rule.sides >> side & 1:
+            for row in range(state.used.size):
+                for side in range(2 if state.used[row] and state.seeds[row] else 0):
                     one, other = (u, v) if side == 0 else (v, u)
-                    touched = _follow_arc(
-                        net, state.hops, row, state.sinks, rule, one, other, comes, state.losing, touched
-                    )
+                    if rule.sides >> side & 1 and _moves(net, state, row, rule, one, other, kind):
+                        touched = _follow_arc(net, state, row, rule, one, other, kind, touched)
     return touched, (found, listed, ends)

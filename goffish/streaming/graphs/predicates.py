@@ -133,7 +133,7 @@ class Flips(NamedTuple):
     @classmethod
     def empty(cls, size: int) -> Flips:
         """Return space for flips."""
-        columns: list[Any] = [np.zeros(size, np.int8 if name == "states" else np.int64) for name in cls._fields]
+        columns: list[Any] = [np.empty(size, np.int8 if name == "states" else np.int64) for name in cls._fields]
         return cls(*columns)
 
     def take(self, chosen: Any) -> Flips:
@@ -149,6 +149,11 @@ class Predicates:
     encoder : Encoder
     edges : bool
         Whether they are on edges.
+
+    Attributes
+    ----------
+    longest : int
+        Instructions of the longest predicate.
     """
 
     def __init__(self, encoder: Encoder, *, edges: bool) -> None:
@@ -157,6 +162,7 @@ class Predicates:
         self._codes: list[list[tuple[Any, ...]]] = []
         self._ends: list[int] = []
         self._renewed: list[bool] = []
+        self.longest = 0
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -186,15 +192,11 @@ class Predicates:
             codes.append(_instruction(ALL, bits=len(predicates)) if predicates else _instruction(TRUE))
             self._numbers[key] = len(self._codes)
             self._codes.append(codes)
+            self.longest = max(self.longest, len(codes))
             self._ends.append(ends)
             self._renewed.append(False)
         self._renewed[self._numbers[key]] |= renewed
         return self._numbers[key]
-
-    @property
-    def longest(self) -> int:
-        """Instructions of the longest predicate."""
-        return max(map(len, self._codes), default=0)
 
     def watch(self, elements: int) -> Watch:
         """Return the predicates for compiled code, with none of which an element complies yet."""

@@ -375,12 +375,15 @@ class _Index(NamedTuple):
         Positions of the others.
     waiting : list of str
         Topics of queries that begin with the first record.
+    coming : list of Query
+        Those that begin at a time.
     """
 
     topics: list[str]
     restless: list[int]
     by_program: dict[int, list[int]]
     waiting: list[str]
+    coming: list[Query]
 
     def concerned(self, flips: Flips) -> list[str]:
         """Return the topics of queries for which something may have happened, in their order."""
@@ -494,11 +497,9 @@ class Queries:
 
     def next_start(self, until: int) -> int | None:
         """Return when the next query begins whose time has come."""
-        starts = [
-            one.span.start for one in self._running.values()
-            if one.span is not None and not one.begun and one.span.start is not None and one.span.start <= until
-        ]  # fmt: skip
-        return min(starts, default=None)
+        coming = (self._index or self._make_index()).coming
+        starts = [one.span.start for one in coming if one.span is not None and not one.begun]
+        return min((start for start in starts if start is not None and start <= until), default=None)
 
     def resolve(self, time: int) -> None:
         """Let the times of queries that are counted from the first record be counted from a time."""
@@ -622,6 +623,7 @@ class Queries:
         self._index = _Index(
             list(self._running), [at for at, (_, query) in enumerate(running) if query.is_restless], by_program,
             [topic for topic, query in running if not query.begun and query.span is None],
+            [query for _, query in running if not query.begun and query.span is not None],
         )  # fmt: skip
         return self._index
 

@@ -22,8 +22,8 @@ from goffish.streaming.graphs.updates import (
     ADD_VERTEX,
     HEARTBEAT,
     NONE,
+    OF_EDGES,
     OPS,
-    REMOVE_EDGE,
     SET_EDGE,
     SET_VERTEX,
     UNSET_EDGE,
@@ -31,7 +31,6 @@ from goffish.streaming.graphs.updates import (
 )
 from goffish.streaming.key_table import KeyTable
 
-_OF_EDGES = (ADD_EDGE, REMOVE_EDGE, SET_EDGE, UNSET_EDGE)
 _FIELDS = {"t", "op", "stream", "seq", "id", "src", "dst", "names"}
 Numbers = NDArray[np.int64]
 
@@ -204,7 +203,7 @@ class Encoder:
         return head, [self._update(*one) for one in checked]
 
     def _update(self, op: int, id: Any, src: Any, dst: Any, attributes: list[tuple[str, Any]]) -> tuple[Any, Any]:
-        edge = op in _OF_EDGES
+        edge = OF_EDGES[op]
         if op in (UNSET_VERTEX, UNSET_EDGE):
             given = [(self.names[name], NONE, 0) for name, _ in sorted(attributes) if name in self.names]
         else:
@@ -233,7 +232,7 @@ class Encoder:
         size = len(table)
         codes = pc.index_in(columns["op"].cast(pa.string()), pa.array(OPS))
         ops = codes.fill_null(len(OPS)).to_numpy().astype(np.int8)
-        edge = np.isin(ops, _OF_EDGES)
+        edge = OF_EDGES[ops]
         vertex = ~edge & (ops < HEARTBEAT)
         ids = columns.get("id", pa.nulls(size))
         ends = [_labels(columns.get(name, pa.nulls(size)), name) for name in ("src", "dst")]
@@ -357,7 +356,7 @@ def _checked(update: Mapping[str, Any]) -> tuple[int, Any, Any, Any, list[tuple[
     if op == HEARTBEAT:
         return op, None, None, None, []
     given = [(one, None) for one in set(names)] if op in (UNSET_VERTEX, UNSET_EDGE) else list(attributes.items())
-    if op in _OF_EDGES:
+    if OF_EDGES[op]:
         if (src is None or dst is None) and (id is None or op == ADD_EDGE):
             raise InputError(f"fields src and dst: missing for op {name}" + (", or give id" if op != ADD_EDGE else ""))
         if id is None:

@@ -104,7 +104,7 @@ class Changes(NamedTuple):
     @classmethod
     def empty(cls, size: int) -> Changes:
         """Return space for changes."""
-        columns: list[Any] = [np.zeros(size, np.int8 if name in _BYTES else np.int64) for name in cls._fields]
+        columns: list[Any] = [np.empty(size, np.int8 if name in _BYTES else np.int64) for name in cls._fields]
         return cls(*columns)
 
     def cut(self, size: int) -> Changes:
@@ -163,7 +163,8 @@ class State:
         of_updates = np.repeat(np.arange(len(records)), np.diff(records.firsts))
         keys, watches = self._encoder.edges.columns, self._watches
         most = 2 * len(of_updates) + len(records.names) + 16
-        changes, flips = Changes.empty(most), Flips.empty(most if len(self.vertices) + len(self.edges) else 0)
+        of_edge = 2 * len(self.vertices) + 3 * len(self.edges)  # what one that is added needs at most
+        changes, flips = Changes.empty(most), Flips.empty(most + of_edge if of_edge else 0)
         done, used = 0, np.zeros(2, np.int64)
         while True:
             done = kernels.apply_updates(

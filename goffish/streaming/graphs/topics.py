@@ -236,5 +236,8 @@ def _as_texts(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()
 
 
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _id(*parts: Any) -> str:
-    return blake2b(json.dumps(parts, separators=(",", ":")).encode(), digest_size=16).hexdigest()
+    return blake2b(_as_json(parts).encode(), digest_size=16).hexdigest()
