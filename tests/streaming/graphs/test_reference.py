@@ -39,7 +39,8 @@ def shown(event: Event) -> str:
     def text(value: Any) -> str:
         if isinstance(value, set):
             return "{" + ",".join(sorted(map(str, value))) + "}"
-        return f"{value:.6f}" if isinstance(value, float) else f"{value}"
+        # Halves are rounded up, though the last digit of a sum depends on its order.
+        return f"{value + 1e-12:.6f}" if isinstance(value, float) else f"{value}"
 
     key = event.key
     if isinstance(key, tuple):
