@@ -38,16 +38,19 @@ _BESIDE = ("offset", "time", "status", "released", "initial", "reason", "event_i
 
 
 def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) -> None:
-    """Print the queries of a file, as they are understood."""
+    """Print the queries of a file, as they are understood, and how they are evaluated."""
     from goffish.streaming.graphs.live import LiveGraph
 
     live = LiveGraph()
-    topics = _submit(live, path, param)
-    rows = [[topic, live.query(topic)] for topic in topics]
+    queries = {topic: live.query(topic) for topic in _submit(live, path, param)}
+    plans = LiveGraph().explain("; ".join(queries.values()))
     if as_document:
-        print_json({"queries": [{"topic": topic, "query": query} for topic, query in rows]})
-    else:
-        print_table(f"{path}: {len(rows)} queries", ["topic", "query"], rows)
+        rows = [{"topic": topic, "query": query, "plan": plans[topic]} for topic, query in queries.items()]
+        print_json({"queries": rows})
+        return
+    print_table(f"{path}: {len(queries)} queries", ["topic", "query"], [list(one) for one in queries.items()])
+    for topic, plan in plans.items():
+        print_table(topic, ["step", "what"], [list(one) for one in plan.items()])
 
 
 def run_queries(

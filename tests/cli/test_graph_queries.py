@@ -59,6 +59,8 @@ def test_check(files: Path) -> None:
     found = json.loads(ended.out)["queries"]
     assert [one["topic"] for one in found] == ["paths", "busy"]
     assert "hops: 3" in found[0]["query"]
+    assert [one["plan"]["events"] for one in found] == ["UNREACHABLE, REACHABLE", "CLEARED, RAISED"]
+    assert found[0]["plan"]["sink"] == '{kind = "server"}'
     assert "hops: 3" in call("stream", "check", "q.cgql", "--param", "most=3").out.replace("\n", "")
     assert not [path.name for path in files.iterdir() if path.suffix not in (".cgql", ".jsonl")]
 

@@ -74,6 +74,7 @@ class Centrality(Pattern):
     Ohsaka, N., Maehara, T., Kawarabayashi, K.: Efficient PageRank tracking in evolving networks. KDD 2015.
     """
 
+    operator = "scores in a heap: numbers of edges, or ranks that are pushed on along edges"
     statuses, columns, roles, dtype = ("LEFT", "ENTERED"), ("vertex",), ("vertex",), _RANKED
 
     kept = ("_net", "_state")

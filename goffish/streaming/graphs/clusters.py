@@ -235,6 +235,7 @@ class Cluster(Measured):
     query : Query
     """
 
+    operator = "a spanning forest; when one of its edges goes, the smaller half looks for another one"
     statuses = ("DISAPPEARED", "MERGED", "SPLIT", "CREATED", "GROWN", "JOINED", "PARTED")
     closing, opening, presence = 2, frozenset([2, 3]), frozenset([2, 3, 5])
     _begun = (cluster_kernels.SPLIT, cluster_kernels.CREATED)

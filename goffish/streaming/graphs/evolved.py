@@ -94,6 +94,7 @@ class Evolved(Measured):
     query : Query
     """
 
+    operator = "sums over the members of each event, which follow their attributes"
     statuses = ("EVOLVED",)
     closing, opening, presence = 0, frozenset([0]), frozenset([0])
     roles = ("node", "")

@@ -563,6 +563,45 @@ class LiveGraph:
         """
         return str(self._query(topic))
 
+    def explain(self, text: str, parameters: Mapping[str, Any] | None = None) -> dict[str, dict[str, str]]:
+        """Return how queries would be evaluated, without registering them.
+
+        Parameters
+        ----------
+        text : str
+            As of `submit`; topics that it names are among its own, or registered.
+        parameters : mapping, optional
+
+        Returns
+        -------
+        dict
+            By topic, the steps from records to events: ``vertices`` and ``edges`` that are seen, sets of the pattern
+            such as ``source``, the ``operator`` that follows the answers, when these are ``compared``, the ``events``,
+            and for which records the query is ``evaluated``.
+
+        Raises
+        ------
+        CgqlError
+            The text is not accepted.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> text = "DETECT Degree(degree > 9) WINDOW 60s WHERE edge:{type = call} AS busy"
+        >>> for step, what in gf.stream.LiveGraph().explain(text)["busy"].items():
+        ...     print(f"{step}: {what}")
+        vertices: all
+        edges: {type = "call"}, for 1m after they were last seen
+        operator: one number for each vertex
+        compared: after each record
+        events: CLEARED, RAISED
+        evaluated: for all records, as time or other topics count
+        """
+        engine = Engine(self._options)
+        for one in self._engine.topics.values():
+            engine.submit(str(one), {}, None, None)
+        return {topic: engine.queries.all[topic].plan for topic in engine.submit(text, parameters or {}, None, None)}
+
     def _query(self, topic: str) -> Query:
         topics = self._engine.topics
         if topic not in topics:

@@ -277,6 +277,7 @@ class Motif(Pattern):
     query : Query
     """
 
+    operator = "a search from each edge that comes or goes, along the edges of the pattern"
     statuses, columns = ("UNMATCHED", "MATCHED"), ()
     kept = ("_net",)
 

@@ -181,6 +181,8 @@ class Pattern(ABC):
     columns: ClassVar[tuple[str, ...]]
     of_edges: bool = False
     value: ClassVar[str | None] = None
+    #: What follows the answers, for readers.
+    operator: ClassVar[str]
     #: Type of the values.
     dtype: Any = np.int64
     #: Attributes of vertices whose values are followed.
@@ -350,6 +352,7 @@ class Pattern(ABC):
 class Match(Pattern):
     """Vertices or edges that satisfy a predicate."""
 
+    operator = "one flag for each element"
     statuses, columns = ("UNMATCHED", "MATCHED"), ("id",)
     kept = ("_current", "_held", "_ends")
 
@@ -399,6 +402,7 @@ class DegreeRule(NamedTuple):
 class Degree(Pattern):
     """Vertices with some number of edges."""
 
+    operator = "one number for each vertex"
     statuses, columns, value, roles = ("CLEARED", "RAISED"), ("vertex",), "degree", ("vertex",)
     kept = ("_net", "_degrees", "_chosen", "_held")
 
@@ -578,6 +582,7 @@ class Pair(NamedTuple):
 class Reach(Pattern):
     """Pairs of a source and a sink that it reaches; clusters if an argument names their topic."""
 
+    operator = "hops from each source, breadth first; vertices that lose their last shortest path are reached anew"
     statuses, columns, value = ("UNREACHABLE", "REACHABLE"), ("source", "sink"), "hops"
     roles: tuple[str, ...] = ("source", "sink")
     kept = ("_net", "_state")

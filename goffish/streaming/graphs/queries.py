@@ -30,6 +30,7 @@ from goffish.streaming.graphs.patterns import (
     Pattern,
     Reach,
 )
+from goffish.streaming.graphs.plans import plan_of
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.state import Changes, State
@@ -124,6 +125,12 @@ class Query:
 
     def __str__(self) -> str:
         return str(self._query)
+
+    @property
+    def plan(self) -> dict[str, str]:
+        """How it is evaluated."""
+        statuses = [one for one in self._pattern.statuses if one in self._statuses]
+        return plan_of(self._query, self._pattern, statuses, sleeps=not self.is_restless)
 
     def take_over(self, topic: Topic) -> None:
         """Let the topic of a query that has ended go on."""

@@ -598,3 +598,18 @@ def test_events_after_the_end() -> None:
     assert rows["offset"].to_pylist() == list(range(len(rows))) and rows["status"].to_pylist()[-1] == "CLOSED"
     assert live.events("a", len(rows) - 1)["status"].to_pylist() == ["CLOSED"]
     assert not len(live.events("a", len(rows)))
+
+
+def test_plans_register_nothing() -> None:
+    """Breaks when a plan changes what runs, or leaves out what the queries depend on."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.submit("DETECT Cluster(size > 1) EMIT EVERY 5s AS c")
+    plan = live.explain("DETECT Reach(source:{id = c.*}, sink:{x > $low}) WHERE SUCCEEDS c AS r", {"low": 3})["r"]
+    assert plan["source"] == "{id = c.*}"
+    assert plan["sink"] == "{x > 3}"
+    assert plan["constraints"] == "SUCCEEDS c"
+    assert plan["evaluated"].startswith("for all records")
+    assert live.explain("DETECT Match(vertex:{x > 1}) AS m")["m"]["evaluated"] == "for changes of what it sees"
+    assert live.topics == ["c"]
+    with pytest.raises(gf.stream.CgqlError, match="topic d: unknown"):
+        live.explain("DETECT Evolved(d)")
