@@ -166,7 +166,7 @@ def test_a_run_loses_its_spot_machines_and_replaces_them(tmp_path: Path, engine:
 
 #: The genetic algorithm takes as long as all others together.
 ADAPTING = [
-    pytest.param(name, marks=pytest.mark.slow if name == "ga" else ())
+    pytest.param(name, marks=pytest.mark.slow if name in ("ga", "edrp") else ())
     for name in policy_names()
     if not name.startswith("static-")
 ]

@@ -80,8 +80,8 @@ def exactly(n: int) -> set[int]:
     return {max(n, 1)}
 
 
-@pytest.mark.parametrize("workers", [2, {"step": 2, "counts": 1}])
-@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("workers", [2, pytest.param({"step": 2, "counts": 1}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("at-least-once", marks=pytest.mark.slow)])
 def test_a_loop_on_several_workers(folder: Path, workers: Any, delivery: str) -> None:
     """Breaks when windows end before the loop is empty, or the run never ends."""
     metrics = flow_of(folder).run(workers=workers, every=0.2, delivery=delivery, progress=False)
@@ -133,7 +133,9 @@ def test_stop_empties_the_loop(folder: Path) -> None:
     check(folder, exactly)
 
 
-@pytest.mark.parametrize("strategy", ["mvc", "pvc", "hti", "nch"])
+@pytest.mark.parametrize(
+    "strategy", ["mvc", *(pytest.param(one, marks=pytest.mark.slow) for one in ("pvc", "hti", "nch"))]
+)
 def test_an_update_of_an_operator_in_a_loop(folder: Path, strategy: str) -> None:
     """Records take the new version when they return at the latest, and none is lost."""
     cluster = Cluster(flow_of(folder, rate=250).check(), 2, checkpoint_s=0.1)
