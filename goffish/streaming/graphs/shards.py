@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import CheckpointError, GoffishError, JobError
+from goffish.gopher.spark.session import named
 from goffish.gopher.spark.tasks import forget_archives
 from goffish.streaming.checkpoints import written
 from goffish.streaming.graphs import trees
@@ -152,7 +153,7 @@ class _Shard:
         others = others[np.all([self._owners[end] != self._number for end in ends], axis=0)]
         ops, elements = records.ops.copy(), records.elements.copy()
         ops[others], elements[others] = HEARTBEAT, -1
-        return records._replace(ops=ops, elements=elements)
+        return Records(**(records._asdict() | {"ops": ops, "elements": elements}))
 
     def _report(self, query: Query) -> tuple[Any, ...] | None:
         """Return the events of a query since the last report."""
@@ -248,7 +249,8 @@ class ShardedQueries:
         with written(shards.log(batch)) as file:
             trees.write(tuple(entries), file)
         rows = spark.range(0, shards.count, 1, shards.count)
-        found = rows.mapInArrow(_Step(shards, batch), "payload binary, error string").toArrow()
+        with named([f"batch {batch}"]):
+            found = rows.mapInArrow(_Step(shards, batch), "payload binary, error string").toArrow()
         failures = found["error"].drop_null().to_pylist()
         if failures:
             raise JobError(f"batch {batch}: {failures[0]}")
