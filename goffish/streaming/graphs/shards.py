@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Batches between two times when the state of all shards is saved.
-_SAVED_EVERY = 32
+PERIOD = 32
 _SCHEMA = pa.schema([("payload", pa.large_binary()), ("error", pa.string())])
 #: More events than a batch can have: shards keep all of them until they are reported.
 _ALL = 1 << 40
@@ -53,6 +53,8 @@ class Shards:
         Of the live graph.
     queries : tuple of str
     count : int
+    period : int
+        Batches between two times when the state of all shards is saved.
     """
 
     path: str
@@ -60,6 +62,7 @@ class Shards:
     options: Options
     queries: tuple[str, ...]
     count: int
+    period: int
 
     def log(self, batch: int) -> Path:
         """Return the file with the records of a batch."""
@@ -68,6 +71,14 @@ class Shards:
     def state(self, shard: int, batch: int) -> Path:
         """Return the file with the state of a shard after a batch."""
         return Path(self.path) / f"shard-{shard}-{batch}.arrow"
+
+    def is_saved(self, batch: int) -> bool:
+        """Whether states are saved after a batch."""
+        return batch % self.period == self.period - 1
+
+    def saved_before(self, batch: int) -> int:
+        """Return the last batch before one after which states were saved, or -1."""
+        return batch // self.period * self.period - 1
 
 
 @dataclass(frozen=True)
@@ -106,8 +117,7 @@ class _Shard:
     def loaded(cls, shards: Shards, number: int, before: int) -> _Shard:
         """Return the shard as it was last saved before a batch."""
         made = cls(shards, number)
-        found = [int(one.stem.rsplit("-", 1)[1]) for one in Path(shards.path).glob(f"shard-{number}-*.arrow")]
-        last = max((one for one in found if one < before), default=-1)
+        last = shards.saved_before(before)
         if last < 0:
             return made
         file = shards.state(number, last)
@@ -197,18 +207,14 @@ def _followed(shards: Shards, number: int, batch: int) -> bytes:
     for other in [one for one in _held if one[0] != shards.id]:
         del _held[other]
     shard = _held.pop(key, None)  # one that fails is loaded again
-    if shard is None or shard.batch > batch:
+    if shard is None or not shards.saved_before(batch) <= shard.batch <= batch:
         shard = _Shard.loaded(shards, number, batch)
     while shard.batch < batch:
         shard.follow(shard.batch + 1)
-    if _is_saved(batch):
+    if shards.is_saved(batch):
         shard.save()
     _held[key] = shard
     return shard.reported
-
-
-def _is_saved(batch: int) -> bool:
-    return batch % _SAVED_EVERY == _SAVED_EVERY - 1
 
 
 class ShardedQueries:
@@ -276,8 +282,10 @@ class ShardedQueries:
 
     def clean(self, batch: int) -> None:
         """Remove files that are not needed any more after a batch: two states of each shard are kept."""
-        if not _is_saved(batch):
+        if not self._shards.is_saved(batch):
             return
+        kept = self._shards.saved_before(batch)
         for file in Path(self._shards.path).glob("*-*.arrow"):
-            if int(file.stem.rsplit("-", 1)[1]) < batch - _SAVED_EVERY + (file.stem.startswith("log")):
+            number = int(file.stem.rsplit("-", 1)[1])
+            if number < kept or (number == kept and file.stem.startswith("log")):
                 file.unlink(missing_ok=True)

@@ -21,18 +21,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from goffish.errors import CheckpointError, GoffishError, InputError, JobError
+from goffish.gopher.spark.session import first_line
 from goffish.partial import local_path
 from goffish.spark.frames import classic
 from goffish.streaming.checkpoints import write_file, written
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
-from goffish.streaming.graphs.cgql.syntax import Ordered, Temporal
+from goffish.streaming.graphs.cgql.syntax import Cancel, CgqlError, Ordered, Temporal
 from goffish.streaming.graphs.durable import read_log
 from goffish.streaming.graphs.engine import Options
 from goffish.streaming.graphs.live import LiveGraph
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.graphs.records import Encoder
-from goffish.streaming.graphs.shards import ShardedQueries, Shards
+from goffish.streaming.graphs.shards import PERIOD, ShardedQueries, Shards
 from goffish.streaming.windows import Duration
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class SparkRun:
             self._batches.close()
             if failure is not None:
                 raise failure from None
-            raise JobError(f"Spark failed: {str(error).strip().splitlines()[0]}") from error
+            raise JobError(f"Spark failed: {first_line(error)}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -283,7 +284,11 @@ class _Queries(_Batches):
         is_json: bool, options: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self._is_json = is_json
-        checked = check(parse(text), parameters)
+        script = parse(text)
+        for part in script.statements:
+            if isinstance(part, Cancel):
+                raise CgqlError("CANCEL: not accepted here; a stream keeps the queries with which it began", part.at)
+        checked = check(script, parameters)
         local = [one for one in checked if shards and _is_local(one, checked)]
         rest = [one for one in checked if one not in local]
         self.output = local_path(output).absolute()
@@ -303,8 +308,10 @@ class _Queries(_Batches):
             left = [one for one in self.output.iterdir() if one.name not in {each.topic for each in [*rest, *local]}]
             if left or not self.live.counts["accepted"]:
                 raise InputError(f"output {self.output}: is not empty; name a new folder")
-        if rest and not self.live.topics:
+        if not self.live.topics and rest:
             self.live.submit("; ".join(map(str, rest)))
+        if [*map(self.live.query, self.live.topics)] != [*map(str, rest)]:
+            raise InputError(f"{self._given}: has other queries; give the same, or name a new folder")
         self._tables: dict[str, list[pa.Table]] = {}
         for one in rest:
             self.live.subscribe(
@@ -315,7 +322,7 @@ class _Queries(_Batches):
         if local:
             folder = self.folder / "shards"
             queries = tuple(map(str, local))
-            shape = Shards(str(folder), self.committed["id"], self.live.options, queries, shards)
+            shape = Shards(str(folder), self.committed["id"], self.live.options, queries, shards, PERIOD)
             made = [Query(one, self.live.encoder, 1, {}) for one in local]
             for one in made:
                 one.topic.count = one.topic.first = topics.get(one.topic.name, 0)
@@ -469,10 +476,10 @@ def spark_queries(
             f"updates: has the columns {', '.join(updates.columns)}; accepted are t, op and those that updates need, "
             "or value with records as JSON"
         )
-    batches = _Queries(
-        checkpoint, output, queries, parameters or {}, shards, is_json, {"lateness": lateness, "events": events}
+    options = {"lateness": lateness, "events": events}
+    return _run(
+        updates, lambda: _Queries(checkpoint, output, queries, parameters or {}, shards, is_json, options), trigger
     )  # fmt: skip
-    return _run(updates, batches, trigger)
 
 
 def _check_stream(frame: Any) -> None:
@@ -480,18 +487,21 @@ def _check_stream(frame: Any) -> None:
         raise InputError("the DataFrame is not a stream; make it with spark.readStream")
 
 
-def _run(frame: DataFrame, batches: _Batches, trigger: Mapping[str, Any] | None) -> SparkRun:
+def _run(frame: DataFrame, make: Callable[[], _Batches], trigger: Mapping[str, Any] | None) -> SparkRun:
     """Start a streaming query."""
+    writer = frame.writeStream
     try:
-        writer = frame.writeStream.foreachBatch(batches)
-        writer = writer.option("checkpointLocation", (batches.folder / "spark").as_uri())
-        if trigger:
-            writer = writer.trigger(**trigger)
+        writer = writer.trigger(**trigger) if trigger else writer
+    except Exception as error:
+        raise InputError(f"trigger = {trigger}: {first_line(error)}") from None
+    batches = make()
+    try:
+        writer = writer.foreachBatch(batches).option("checkpointLocation", (batches.folder / "spark").as_uri())
         return SparkRun(writer.start(), batches)
     except BaseException as error:
         batches.close()
         if isinstance(error, Exception):
-            raise InputError(f"the stream cannot start: {str(error).strip().splitlines()[0]}") from error
+            raise InputError(f"the stream cannot start: {first_line(error)}") from error
         raise
 
 
@@ -556,7 +566,8 @@ class _Algorithm(_Batches):
     def publish(self, frame: DataFrame, batch: int) -> dict[str, int]:
         table = self._followed.result().table
         table = table.rename_columns(["id", *table.column_names[1:]])
-        table = table.select(["id", *(name for name in table.column_names[1:] if name != "parent")])
+        if "component" in table.column_names:
+            table = _by_smallest_id(table)
         rows, shown = table, table
         if self._mode == "update" and self._published is not None:
             rows, shown = _changes(self._published, table, self._least)
@@ -576,6 +587,13 @@ class _Algorithm(_Batches):
         for file in self.folder.glob("result-*.parquet"):
             if file != self._result_file(batch):
                 file.unlink(missing_ok=True)
+
+
+def _by_smallest_id(table: pa.Table) -> pa.Table:
+    """Return components by their smallest id, as in GraphFrames, which stays when others are added."""
+    least = table.group_by("component").aggregate([("id", "min")])
+    places = pc.index_in(table["component"], least["component"].combine_chunks())
+    return table.set_column(1, "component", least["id_min"].take(places))
 
 
 def _changes(before: pa.Table, now: pa.Table, least: float) -> tuple[pa.Table, pa.Table]:
@@ -647,8 +665,9 @@ def spark_algorithm(
 
     Notes
     -----
-    After a restart, the result of a full pass takes the place of the one that was followed. Both keep the guarantees of
-    `LiveGraph.follow`: components are equal, ranks differ by the tolerance at most.
+    Components are named by their smallest id, as in GraphFrames. After a restart, the result of a full pass takes the
+    place of the one that was followed. Both keep the guarantees of `LiveGraph.follow`: components are equal, ranks
+    differ by the tolerance at most.
 
     Examples
     --------
@@ -678,5 +697,8 @@ def spark_algorithm(
         raise InputError(f"mode = {mode!r}: accepted are update and complete")
     if not least_change >= 0:
         raise InputError(f"least_change = {least_change}: must be at least 0")
-    batches = _Algorithm(checkpoint, algorithm, weight, options, output, mode, least_change, lateness)
-    return _run(edges, batches, trigger)
+    return _run(
+        edges,
+        lambda: _Algorithm(checkpoint, algorithm, weight, options, output, mode, least_change, lateness),
+        trigger,
+    )

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +17,8 @@ import pytest
 
 import goffish as gf
 from goffish.errors import CheckpointError, InputError, JobError
-from goffish.streaming.graphs import durable, shards
+from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.spark import SparkRun, _Algorithm, _Queries
-from tests.commands import ENVIRONMENT
 from tests.streaming.graphs.test_durable import QUERIES
 from tests.streaming.graphs.test_queries import LABELS, some_records
 
@@ -151,7 +147,7 @@ def test_events_of_the_embedded_engine(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 60), marks=pytest.mark.slow)])
 def test_shards(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     """Breaks when an event depends on the number of shards, on batches, or on where a shard continues."""
-    monkeypatch.setattr(shards, "_SAVED_EVERY", 3)
+    monkeypatch.setattr("goffish.streaming.graphs.spark.PERIOD", 3)
     for seed in seeds:
         rng, count = random.Random(seed), 1 + seed % 4
         records = local_records(seed)
@@ -162,7 +158,6 @@ def test_shards(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, see
             running(texts(spark, part), number)  # nothing happens twice
             if rng.random() < 0.3:
                 abandon(running) if rng.random() < 0.5 else running.close()
-                shards._held.clear()
                 running = _Queries(*options(folder, LOCAL, count))
         running.close()
         live = embedded(LOCAL, records)
@@ -203,7 +198,7 @@ def test_killed_within_a_batch(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, times: int
 ) -> None:
     """Breaks when a file has another byte than that of a driver that was not killed, wherever this one ends."""
-    monkeypatch.setattr(shards, "_SAVED_EVERY", 2)
+    monkeypatch.setattr("goffish.streaming.graphs.spark.PERIOD", 2)
     monkeypatch.setattr(durable, "_MOST_UPDATES", 60)
     text = f"{QUERIES.strip()}; {LOCAL.strip()}" if count == 0 else LOCAL
     records = local_records(3, 120)
@@ -241,3 +236,196 @@ def test_killed_within_a_batch(
         running(frames[at], at)
     running.close()
     assert files_of(folder / "events") == wanted
+
+
+# -- algorithms
+
+
+def some_edges(seed: int, count: int) -> list[dict[str, Any]]:
+    """Edges that come and go, with weights."""
+    rng, found = random.Random(seed), list[dict[str, Any]]()
+    for _ in range(count):
+        src, dst = rng.randrange(40), rng.randrange(40)
+        op = "+e" if rng.random() < 0.7 else "-e"
+        found.append({"src": src, "dst": dst, "weight": float(rng.randrange(1, 9)), "op": op})
+        if op == "-e":
+            found.append(rng.choice(found) | {"op": "-e"})
+    return found
+
+
+def applied(edges: list[dict[str, Any]]) -> nx.DiGraph:
+    G = nx.DiGraph()
+    for one in edges:
+        if one["op"] == "+e":
+            G.add_edge(one["src"], one["dst"], weight=one["weight"])
+        elif G.has_edge(one["src"], one["dst"]):
+            G.remove_edge(one["src"], one["dst"])
+    return G
+
+
+def folded(folder: Path, name: str) -> dict[int, Any]:
+    """What a reader has that puts each row in the place of an earlier one of its vertex."""
+    found: dict[int, Any] = {}
+    for file in sorted(folder.glob("batch=*/result.parquet"), key=lambda one: int(one.parent.name[6:])):
+        for row in pq.read_table(file, partitioning=None).to_pylist():
+            found[row["id"]] = row[name]
+    return {vertex: value for vertex, value in found.items() if value is not None}
+
+
+def algorithm(folder: Path, name: str, **more: Any) -> _Algorithm:
+    given = {"weight": None, "options": {}, "output": folder / "out", "mode": "update", "least_change": 0.0}
+    return _Algorithm(folder / "checkpoint", name, lateness=None, **(given | more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 25), marks=pytest.mark.slow)])
+def test_algorithms_follow_edges(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
+    """Breaks when folded rows are not what NetworkX computes of all edges so far, also after the driver was killed."""
+    for seed in seeds:
+        rng, edges = random.Random(seed), some_edges(seed, 120)
+        folders = [tmp_path / f"{seed}-{name}" for name in ("components", "pagerank")]
+        ranked = {"weight": "weight", "options": {"tolerance": 1e-10}, "least_change": 1e-9}
+
+        def made() -> list[_Algorithm]:
+            return [algorithm(folders[0], "components"), algorithm(folders[1], "pagerank", **ranked)]  # noqa: B023
+
+        running = made()
+        for number, end in enumerate(range(30, len(edges) + 30, 30)):
+            frame = spark.createDataFrame(pa.Table.from_pylist(edges[end - 30 : end])).coalesce(1)
+            for at, one in enumerate(running):
+                if rng.random() < 0.5:
+                    with killed_at(rng.randrange(1, 12), monkeypatch):
+                        try:
+                            one(frame, number)
+                        except Killed:
+                            abandon(one)
+                            running[at] = one = made_again(folders[at], at, ranked)  # noqa: PLW2901
+                one(frame, number)
+            G = applied(edges[:end])
+            components = folded(folders[0] / "out", "component")
+            assert components == {
+                vertex: min(component) for component in nx.weakly_connected_components(G) for vertex in component
+            }
+            ranks = folded(folders[1] / "out", "rank")
+            G.remove_edges_from(list(nx.selfloop_edges(G)))
+            assert ranks == pytest.approx(nx.pagerank(G, tol=1e-12, max_iter=500), abs=1e-6)
+        for one in running:
+            one.close()
+
+
+def made_again(folder: Path, at: int, ranked: dict[str, Any]) -> _Algorithm:
+    return algorithm(folder, "pagerank", **ranked) if at else algorithm(folder, "components")
+
+
+def test_complete_results_and_functions(spark: Any, tmp_path: Path) -> None:
+    """Breaks when a batch lacks rows, a vertex that is gone remains, or times are not followed."""
+    seen: dict[int, list[Any]] = {}
+
+    def take(frame: Any, batch: int) -> None:
+        seen[batch] = sorted((row["id"], row["component"]) for row in frame.collect())
+
+    add = {"op": "+e", "t": 5}
+    write_lines(tmp_path / "in", [
+        [add | {"src": "c", "dst": "d", "t": 6}, add | {"src": "a", "dst": "b"}, {"op": "heartbeat", "t": 8}],
+        [{"op": "-v", "id": "d", "t": 7}, {"op": "heartbeat", "t": 10}],
+    ])  # fmt: skip
+    frame = spark.readStream.schema("t bigint, op string, id string, src string, dst string").option(
+        "maxFilesPerTrigger", 1
+    ).json(
+        str(tmp_path / "in")
+    )  # fmt: skip
+    for mode in ("complete", "update"):
+        with gf.stream.spark_algorithm(
+            frame, "components", checkpoint=tmp_path / mode, output=take, mode=mode, lateness=2,
+        ) as run:  # fmt: skip
+            run.process_all()
+        assert seen[max(seen)] == ([("a", "a"), ("b", "a"), ("c", "c")] if mode == "complete" else [("d", None)])
+        seen.clear()
+
+
+# -- errors
+
+
+def test_records_that_are_not_accepted(spark: Any, tmp_path: Path) -> None:
+    """Breaks when what is malformed ends the stream, or is lost without a trace."""
+    rows = ['{"t": 9, "op": "+v", "id": 1}', "{", "", None, '{"t": 1, "op": "+v", "id": 2}', "[1]", '{"op": "+v"}']
+    frame = spark.createDataFrame(pa.table({"value": pa.array(rows, pa.string())})).coalesce(1)
+    running = _Queries(*options(tmp_path, "DETECT Match(vertex:{}) AS q"))
+    running(frame, 0)
+    assert running.live.counts["rejected"] == 5 and running.live.counts["late"] == 1
+    lines = (tmp_path / "checkpoint" / "rejected" / "batch=0.jsonl").read_text().splitlines()
+    found = [json.loads(one) for one in lines]
+    assert [one["record"] for one in found] == ["{", "", None, [1], {"op": "+v"}, json.loads(rows[4] or "")]
+    assert "field t: missing" in found[4]["error"] and found[5]["error"].startswith("late")
+    running.close()
+
+
+def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
+    """Breaks when something else is continued, or an error does not say what is accepted."""
+    stream = spark.readStream.text(str(tmp_path))
+    place = {"checkpoint": tmp_path / "checkpoint", "output": tmp_path / "events"}
+    text = "DETECT Match(vertex:{}) AS q"
+    for frame, more, message in (
+        (spark.range(1), {}, r"not a stream; make it with spark.readStream"),
+        (stream, {"shards": -1}, r"shards = -1: must be from 0 to 4096"),
+        (stream.selectExpr("value as x"), {}, r"updates: has the columns x; accepted are t, op"),
+        (stream, {"queries": "DETECT Nothing() AS q"}, r"line 1"),
+        (stream, {"queries": "DETECT Match(vertex:{}) AS q; CANCEL q"}, r"CANCEL"),
+        (stream, {"trigger": {"often": 1}}, r"^trigger = {'often': 1}: .*often"),
+        (stream, {"checkpoint": "s3://bucket/x"}, r"s3://bucket/x: URIs are not supported here"),
+        (stream, {"output": "s3://bucket/x"}, r"s3://bucket/x: URIs are not supported here"),
+        (stream, {"lateness": -1}, r"lateness"),
+    ):
+        with pytest.raises(InputError, match=message):
+            gf.stream.spark_queries(frame, **({"queries": text} | place | more))
+    assert [one.name for one in tmp_path.rglob("*")] == ["checkpoint"]
+    running = _Queries(*options(tmp_path, text))
+    running(texts(spark, [{"t": 1, "op": "+v", "id": 1}, {"t": 9, "op": "heartbeat"}]), 0)
+    with pytest.raises(InputError, match=r"live: in use by another run"):
+        _Queries(*options(tmp_path, text))
+    with pytest.raises(InputError, match=r"has queries = .*, and not .*; give the same, or name a new folder"):
+        _Queries(*options(tmp_path, "DETECT Match(edge:{}) AS q"))
+    with pytest.raises(InputError, match=r"has shards = 0, and not 2"):
+        _Queries(*options(tmp_path, text, 2))
+    with pytest.raises(InputError, match=r"output .*events: is not empty; name a new folder"):
+        _Queries(tmp_path / "other", *options(tmp_path, text)[1:])
+    running.close()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"mine: is not empty; name a new folder"):
+        _Queries(tmp_path / "mine", *options(tmp_path / "new", text)[1:])
+    (tmp_path / "checkpoint" / "committed.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"committed.json: is damaged"):
+        _Queries(*options(tmp_path, text))
+    (tmp_path / "new").mkdir(exist_ok=True)
+    edges = spark.readStream.schema("src bigint, dst bigint, t bigint").json(str(tmp_path / "new"))
+    for frame, more, message in (
+        (edges.drop("t"), {"weight": "w"}, r"edges: no column 'w'; available: src, dst"),
+        (edges, {}, r"edges: has a column t; give the lateness"),
+        (edges, {"lateness": 1, "mode": "append"}, r"mode = 'append': accepted are update and complete"),
+        (edges, {"lateness": 1, "least_change": float("nan")}, r"least_change = nan: must be at least 0"),
+        (edges, {"lateness": 1, "algorithm": "closeness"}, r"closeness"),
+    ):
+        given = {"algorithm": "components", "checkpoint": tmp_path / "edges", "output": tmp_path / "result"}
+        with pytest.raises(InputError, match=message):
+            gf.stream.spark_algorithm(frame, **(given | more))
+
+
+def test_a_batch_that_fails(spark: Any, tmp_path: Path) -> None:
+    """Breaks when an error of a batch is not one line, or the stream cannot continue."""
+    write_lines(tmp_path / "in", [[{"t": 1, "op": "+v", "id": "a"}, {"t": 9, "op": "heartbeat"}]])
+    place = {"checkpoint": tmp_path / "checkpoint", "output": tmp_path / "events"}
+    (tmp_path / "events").mkdir()
+    frame = spark.readStream.text(str(tmp_path / "in"))
+    with gf.stream.spark_queries(frame, "DETECT Match(vertex:{}) AS q", **place) as run:
+        (tmp_path / "events" / "q").write_text("in the way")
+        with pytest.raises(JobError, match=r"^batch 0: .*events/q.*: cannot be written \([^\n]*\)$"):
+            run.process_all()
+    (tmp_path / "events" / "q").unlink()
+    with gf.stream.spark_queries(frame, "DETECT Match(vertex:{}) AS q", **place) as run:
+        run.process_all()
+    assert [row["id"] for row in published(tmp_path / "events", "q")] == ["a"]
+    sharded = _Queries(*options(tmp_path / "ids", LOCAL, 2))
+    twice = [{"t": 1, "op": "+e", "id": 1, "src": "a", "dst": b} for b in "bc"]
+    with pytest.raises(JobError, match=r"batch 0: 1 edges have the id of one with other ends; with shards, ids"):
+        sharded(texts(spark, [*twice, {"t": 9, "op": "heartbeat"}]), 0)
+    sharded.close()
