@@ -72,7 +72,7 @@ def batch_seconds(run: gf.stream.SparkRun) -> float:
     with run:
         run.await_termination()
         found = {one["batchId"]: one["durationMs"]["triggerExecution"] for one in run.query.recentProgress}
-    return sum(millis for batch, millis in found.items() if batch >= _WARM) / 1000
+    return float(sum(millis for batch, millis in found.items() if batch >= _WARM)) / 1000
 
 
 def streamed(frame: Any, folder: Path, shards: int) -> tuple[float, dict[str, list[str]]]:
@@ -115,7 +115,7 @@ def main() -> None:
                 seconds, events = streamed(frame, folder / f"{shards}", shards)
                 if events != expected:
                     raise SystemExit(f"{shards} shards: other events than those of the embedded engine")
-                name = f"Spark, {shards} shards" if shards else "Spark, queries on the driver"
+                name = f"Spark, {shards} shard{'s' * (shards > 1)}" if shards else "Spark, queries on the driver"
                 rows.append([f"{size:,}", name, f"{timed / seconds:,.0f}", f"{count:,}"])
             seconds = batch_seconds(
                 gf.stream.spark_algorithm(

@@ -277,7 +277,8 @@ class ShardedQueries:
         events = Events.joined([events._replace(keys=table.slots(keys.labels())) for keys, events in parts])
         stamps = Stamps._make(events.stamps)
         ranks = query.ranks(events.keys)
-        order = np.lexsort((*ranks[::-1], events.codes, stamps.asns, stamps.phases, stamps.times))
+        keys: Any = *ranks[::-1], events.codes, stamps.asns, stamps.phases, stamps.times
+        order = np.lexsort(keys)
         return query.topic.publish(events.take(order))
 
     def clean(self, batch: int) -> None:

@@ -162,12 +162,20 @@ class _Batches(ABC):
     def __init__(self, checkpoint: str | Path, settings: dict[str, Any], options: Mapping[str, Any]) -> None:
         self.folder = local_path(checkpoint).absolute()
         self._given = checkpoint
-        self.committed = self._last_commit(settings)
+        self.committed = self._last_commit(json.loads(json.dumps(settings, default=str)))
         self.failure: GoffishError | None = None
         self._wrong: list[tuple[Any, str]] = []
         self.live = _Logged(
             state=self.folder / "live", on_error=lambda record, error: self._wrong.append((record, error)), **options
         )
+        if not (self.folder / _COMMITTED).exists():
+            try:
+                if self.live.counts["accepted"]:
+                    raise CheckpointError(f"{self.folder / _COMMITTED}: is missing; restore it from a copy")
+                self._commit()
+            except BaseException:
+                self.live.close()
+                raise
 
     def _last_commit(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return the last batch that is complete, or what comes before the first one."""
@@ -178,7 +186,7 @@ class _Batches(ABC):
         except OSError as error:
             raise InputError(f"{self._given}: cannot be used ({error.strerror or error})") from None
         if text is None:
-            if any(one.name not in ("live", "spark") for one in self.folder.iterdir()):
+            if any(one.name not in ("live", f".{_COMMITTED}.partial") for one in self.folder.iterdir()):
                 raise InputError(f"{self._given}: is not empty; name a new folder")
             return {
                 "version": _VERSION, "batch": -1, "accepted": 0, "entry": 0, "topics": {}, "id": uuid.uuid4().hex,
@@ -228,8 +236,16 @@ class _Batches(ABC):
         self.committed |= {
             "batch": batch, "accepted": self.live.counts["accepted"], "entry": self.live.entry, "topics": topics,
         }  # fmt: skip
-        write_file(self.folder / _COMMITTED, json.dumps(self.committed).encode())
+        self._commit()
         self.clean(batch)
+
+    def _commit(self) -> None:
+        write_file(self.folder / _COMMITTED, json.dumps(self.committed).encode())
+
+    def _check_output(self, output: Path) -> None:
+        """Check that nothing else is in a folder before there is a record."""
+        if not self.live.counts["accepted"] and output.exists() and any(output.iterdir()):
+            raise InputError(f"output {output}: is not empty; name a new folder")
 
     @abstractmethod
     def records(self, frame: DataFrame) -> pa.Table | list[Any]:
@@ -303,11 +319,8 @@ class _Queries(_Batches):
             raise
 
     def _start(self, rest: list[Checked], local: list[Checked], shards: int) -> None:
-        topics, begun = self.committed["topics"], self.committed["batch"] >= 0
-        if not begun and self.output.exists() and any(self.output.iterdir()):
-            left = [one for one in self.output.iterdir() if one.name not in {each.topic for each in [*rest, *local]}]
-            if left or not self.live.counts["accepted"]:
-                raise InputError(f"output {self.output}: is not empty; name a new folder")
+        topics = self.committed["topics"]
+        self._check_output(self.output)
         if not self.live.topics and rest:
             self.live.submit("; ".join(map(str, rest)))
         if [*map(self.live.query, self.live.topics)] != [*map(str, rest)]:
@@ -324,8 +337,8 @@ class _Queries(_Batches):
             queries = tuple(map(str, local))
             shape = Shards(str(folder), self.committed["id"], self.live.options, queries, shards, PERIOD)
             made = [Query(one, self.live.encoder, 1, {}) for one in local]
-            for one in made:
-                one.topic.count = one.topic.first = topics.get(one.topic.name, 0)
+            for query in made:
+                query.topic.count = query.topic.first = topics.get(query.topic.name, 0)
             self._sharded = ShardedQueries(shape, made, self.live.encoder)
             self.live.logged = [
                 (form, *held) for _, form, held in read_log(self.folder / "live", self.committed["entry"])
@@ -346,9 +359,9 @@ class _Queries(_Batches):
                     "must be distinct"
                 )
             assert self.live.logged is not None
-            tables = self._sharded.step(frame.sparkSession, batch, self.live.logged)
+            found = self._sharded.step(frame.sparkSession, batch, self.live.logged)
             self.live.logged = []
-            self._tables |= {topic: [table] for topic, table in tables.items()}
+            self._tables |= {topic: [table] for topic, table in found.items()}
         for topic, tables in self._tables.items():
             table = pa.concat_tables(map(self._plain, tables), promote_options="default").combine_chunks()
             file = self.output / topic / f"batch={batch}" / "events.parquet"
@@ -534,6 +547,8 @@ class _Algorithm(_Batches):
         }  # fmt: skip
         super().__init__(checkpoint, settings, {"lateness": lateness or 0})
         try:
+            if isinstance(self.output, Path):
+                self._check_output(self.output)
             self._followed = self.live.follow(algorithm, weight=weight, **options)
             self._published = self._last_result()
         except BaseException:
