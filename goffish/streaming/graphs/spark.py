@@ -1,8 +1,8 @@
 """Live graphs on streams of Spark: continuous queries and followed algorithms, batch by batch, each exactly once.
 
 A batch is applied by a live graph on the driver, whose log is on the disk before anything else happens. Events are
-files that are published by a rename, and a batch counts once `committed.json` names it. What comes again after a crash
-is in the log, and gives the same files.
+files that are published by a rename, and a batch counts once `committed.json` names it. What is delivered again after a
+crash is in the log, and gives the same files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -164,6 +165,7 @@ class _Batches(ABC):
         self._given = checkpoint
         self.committed = self._last_commit(json.loads(json.dumps(settings, default=str)))
         self.failure: GoffishError | None = None
+        self._busy, self._closed = Lock(), False
         self._wrong: list[tuple[Any, str]] = []
         self.live = _Logged(
             state=self.folder / "live", on_error=lambda record, error: self._wrong.append((record, error)), **options
@@ -210,8 +212,11 @@ class _Batches(ABC):
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Take a batch; one that is complete is left out."""
         try:
-            if batch > self.committed["batch"]:
-                self._process(frame, batch)
+            with self._busy:
+                if self._closed:
+                    raise JobError(f"batch {batch}: the stream was stopped")
+                if batch > self.committed["batch"]:
+                    self._process(frame, batch)
         except GoffishError as error:
             self.failure = error
             raise
@@ -268,8 +273,10 @@ class _Batches(ABC):
             write_file(folder / f"batch={batch}.jsonl", "".join(rows).encode())
 
     def close(self) -> None:
-        """Let another process go on."""
-        self.live.close()
+        """Let another process go on, after the batch that is being processed."""
+        with self._busy:
+            self._closed = True
+            self.live.close()
 
 
 def _value(text: str | bytes | None) -> Any:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +22,7 @@ import goffish as gf
 from goffish.errors import CheckpointError, InputError, JobError
 from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.spark import SparkRun, _Algorithm, _Queries
+from tests.commands import ENVIRONMENT
 from tests.streaming.graphs.test_durable import QUERIES
 from tests.streaming.graphs.test_queries import LABELS, some_records
 
@@ -144,7 +148,7 @@ def test_events_of_the_embedded_engine(spark: Any, tmp_path: Path) -> None:
     assert not list((tmp_path / "events").rglob(".*.partial"))
 
 
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 50), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 16), marks=pytest.mark.slow)])
 def test_shards(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     """Breaks when an event depends on the number of shards, on batches, or on where a shard continues."""
     monkeypatch.setattr("goffish.streaming.graphs.spark.PERIOD", 3)
@@ -191,8 +195,8 @@ def killed_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
 
 
 @pytest.mark.parametrize(
-    ("count", "times"), [(0, 10), pytest.param(0, 150, marks=pytest.mark.slow),
-                         pytest.param(3, 60, marks=pytest.mark.slow)],
+    ("count", "times"), [(0, 10), pytest.param(0, 120, marks=pytest.mark.slow),
+                         pytest.param(3, 40, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_killed_within_a_batch(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, times: int
@@ -278,7 +282,7 @@ def algorithm(folder: Path, name: str, **more: Any) -> _Algorithm:
     return _Algorithm(folder / "checkpoint", name, lateness=None, **(given | more))
 
 
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 25), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 16), marks=pytest.mark.slow)])
 def test_algorithms_follow_edges(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     """Breaks when folded rows are not what NetworkX computes of all edges so far, also after the driver was killed."""
     for seed in seeds:
@@ -390,6 +394,8 @@ def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"output .*events: is not empty; name a new folder"):
         _Queries(tmp_path / "other", *options(tmp_path, text)[1:])
     running.close()
+    with pytest.raises(JobError, match="batch 1: the stream was stopped"):
+        running(texts(spark, []), 1)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match=r"mine: is not empty; name a new folder"):
@@ -432,3 +438,55 @@ def test_a_batch_that_fails(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"batch 0: 1 edges have the id of one with other ends; with shards, ids"):
         sharded(texts(spark, [*twice, {"t": 9, "op": "heartbeat"}]), 0)
     sharded.close()
+
+
+#: Runs a stream in another driver; with a number, it is killed at that call that changes a file.
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+import goffish as gf
+from goffish.spark import session
+folder, text, shards, moment = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+calls = 0
+def counted(function):
+    def call(*arguments, **more):
+        global calls
+        calls += 1
+        if calls == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **more)
+    return call
+spark = session(master="local[2]", memory="1g", config={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+frame = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
+for owner, name in ((os, "fsync"), (Path, "replace"), (Path, "mkdir")):
+    setattr(owner, name, counted(getattr(owner, name)))
+with gf.stream.spark_queries(
+    frame, text, checkpoint=folder / "checkpoint", output=folder / "events", lateness=3, shards=shards,
+    trigger={"availableNow": True},
+) as run:
+    run.await_termination()
+print(calls)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("count", [0, 2])
+def test_killed_drivers(tmp_path: Path, count: int) -> None:
+    """Breaks when a driver that continues after `kill -9` publishes another event than the embedded engine."""
+    text = f"{QUERIES.strip()}; {LOCAL.strip()}" if count == 0 else LOCAL
+    records = local_records(5, 150)
+    write_lines(tmp_path / "in", [records[at : at + 40] for at in range(0, len(records), 40)])
+    rng, kills = random.Random(count), 0
+    while True:
+        moment = rng.randrange(1, 80) if kills < 6 else 0
+        command = [sys.executable, "-c", DRIVER, str(tmp_path), text, str(count), str(moment)]
+        ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=200, check=False)
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+        kills += 1
+    assert kills
+    live = embedded(text, records)
+    for topic in live.topics:
+        assert published(tmp_path / "events", topic) == expected(live, topic), topic
