@@ -473,17 +473,18 @@ def spark_queries(
     >>> import goffish as gf
     >>> from goffish.spark import session
     >>> from pathlib import Path
-    >>> Path("updates").mkdir()
-    >>> _ = Path("updates/1.jsonl").write_text('''
+    >>> folder = Path.cwd()
+    >>> (folder / "updates").mkdir()
+    >>> _ = (folder / "updates" / "1.jsonl").write_text('''
     ... {"t": 1, "op": "+e", "src": "ann", "dst": "bob", "attrs": {"type": "pays"}}
     ... {"t": 9, "op": "heartbeat"}
     ... '''.strip())
     >>> with gf.stream.spark_queries(
-    ...     session().readStream.text("updates"), "DETECT Match(edge:{type = pays}) AS paid",
+    ...     session().readStream.text(f"{folder}/updates"), "DETECT Match(edge:{type = pays}) AS paid",
     ...     checkpoint="checkpoint", output="events", trigger={"availableNow": True},
     ... ) as run:
     ...     _ = run.await_termination()
-    >>> session().read.parquet("events/paid").select("status", "id").collect()
+    >>> session().read.parquet(f"{folder}/events/paid").select("status", "id").collect()
     [Row(status='MATCHED', id='ann>bob:pays')]
     """
     classic(updates.sparkSession)
@@ -697,14 +698,16 @@ def spark_algorithm(
     >>> import pyarrow as pa, pyarrow.parquet as pq
     >>> from goffish.spark import session
     >>> from pathlib import Path
-    >>> Path("edges").mkdir()
-    >>> pq.write_table(pa.table({"src": [1, 2, 7], "dst": [2, 3, 8]}), "edges/1.parquet")
+    >>> folder = Path.cwd()
+    >>> (folder / "edges").mkdir()
+    >>> pq.write_table(pa.table({"src": [1, 2, 7], "dst": [2, 3, 8]}), folder / "edges" / "1.parquet")
     >>> with gf.stream.spark_algorithm(
-    ...     session().readStream.schema("src bigint, dst bigint").parquet("edges"), "components",
+    ...     session().readStream.schema("src bigint, dst bigint").parquet(f"{folder}/edges"), "components",
     ...     checkpoint="checkpoint-c", output="components", trigger={"availableNow": True},
     ... ) as run:
     ...     _ = run.await_termination()
-    >>> sorted(tuple(row) for row in session().read.parquet("components").select("id", "component").collect())
+    >>> found = session().read.parquet(f"{folder}/components").select("id", "component")
+    >>> sorted(tuple(row) for row in found.collect())
     [(1, 1), (2, 1), (3, 1), (7, 7), (8, 7)]
     """
     classic(edges.sparkSession)
