@@ -227,13 +227,15 @@ class _Batches(ABC):
     def _process(self, frame: DataFrame, batch: int) -> None:
         # What a process that has ended took of this batch is in the log.
         known = self.live.counts["accepted"] - self.committed["accepted"]
+        self._wrong = []
         records = self.records(frame)
+        if isinstance(records, pa.Table):
+            records = self._with_times(records)
         if known > len(records):
             raise JobError(
                 f"batch {batch}: has {len(records):,} records, of which {known:,} were taken before; the source must "
                 "return the same records again"
             )
-        self._wrong = []
         if known < len(records):
             self.live.feed(records.slice(known) if isinstance(records, pa.Table) else records[known:])
         topics = self.publish(frame, batch)
@@ -243,6 +245,14 @@ class _Batches(ABC):
         }  # fmt: skip
         self._commit()
         self.clean(batch)
+
+    def _with_times(self, table: pa.Table) -> pa.Table:
+        """Leave out rows without a time, such as those of JSON that Spark could not read."""
+        if not table["t"].null_count:
+            return table
+        missing = pc.is_null(table["t"])
+        self._wrong += [(row, "field t: missing; give the event time") for row in table.filter(missing).to_pylist()]
+        return table.filter(pc.invert(missing))
 
     def _commit(self) -> None:
         write_file(self.folder / _COMMITTED, json.dumps(self.committed).encode())

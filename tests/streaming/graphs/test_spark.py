@@ -362,6 +362,15 @@ def test_records_that_are_not_accepted(spark: Any, tmp_path: Path) -> None:
     assert [one["record"] for one in found] == ["{", "", None, [1], {"op": "+v"}, json.loads(rows[4] or "")]
     assert "field t: missing" in found[4]["error"] and found[5]["error"].startswith("late")
     running.close()
+    table = pa.table({"t": [1, None, 20], "op": ["+v", None, "+v"], "id": [1, None, 2]})
+    columns = list(options(tmp_path / "columns", "DETECT Match(vertex:{}) AS q"))
+    columns[5] = False
+    running = _Queries(*columns)
+    running(spark.createDataFrame(table).coalesce(1), 0)
+    running.close()
+    [line] = (tmp_path / "columns" / "checkpoint" / "rejected" / "batch=0.jsonl").read_text().splitlines()
+    assert json.loads(line)["error"] == "field t: missing; give the event time"
+    assert [row["id"] for row in published(tmp_path / "columns" / "events", "q")] == ["1"]
 
 
 def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
