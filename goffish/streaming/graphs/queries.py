@@ -151,6 +151,15 @@ class Query:
         assert isinstance(self._pattern, Cluster)
         return self._pattern
 
+    @property
+    def shape(self) -> tuple[bool, bool]:
+        """Whether keys are edges, and whether events show a value."""
+        return self._pattern.of_edges, self._pattern.value is not None
+
+    def ranks(self, keys: Numbers) -> list[Numbers]:
+        """Return numbers that order keys as their labels do."""
+        return self._pattern.ranks(self._encoder, keys)
+
     def members(self) -> Moves:
         """Return the members of its clusters as of the last observation."""
         vertices, clusters = self.of_clusters.members()
