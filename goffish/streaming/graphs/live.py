@@ -513,7 +513,7 @@ class LiveGraph:
                 raise InputError(f"{name} = {value!r:.60}: accepted are 1 to {most:,}")
         period = None if every is None else microseconds(every, "every")
         engine = self._engine
-        settings = Settings(workers, partitioner, period, changes, on_events)
+        settings = Settings(workers, partitioner, period, changes, on_events, self._options.events)
         found = ProgramRun(engine.state, engine.encoder, program_of(program, options), settings, engine.now)
         found.attach(self._check, engine.followers.discard)
         engine.followers.add(found)

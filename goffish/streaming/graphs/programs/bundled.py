@@ -94,6 +94,11 @@ class Components(_Falling):
     events = {"vertex": "vertex", "root": "vertex"}
     vertex_columns = ("component",)
 
+    def start(self, ctx: Context) -> None:
+        """Begin on a worker."""
+        super().start(ctx)
+        self._roots = 0
+
     def changes(self, ctx: Context, change: Change) -> None:
         """Take the changes of an epoch."""
         values = ctx.state["values"]
@@ -138,8 +143,11 @@ class Components(_Falling):
         ends = ends[ctx.owned[ends]]
         linked[ends] = ctx.degrees(ends) > 0
         known[change.new] = True
-        exist = ctx.vertices
-        return int(np.count_nonzero(wave.values[exist] == ctx.numbers[exist]))
+        became = np.count_nonzero((olds != numbers) & (news == numbers)) + len(change.new)
+        ceased = np.count_nonzero((olds == numbers) & (news != numbers))
+        gone = np.count_nonzero(wave.values[change.gone] == ctx.numbers[change.gone])
+        self._roots += int(became - ceased - gone)
+        return self._roots
 
     def aggregate(self, partials: Sequence[int]) -> int:
         """Return the number of components."""
@@ -457,14 +465,6 @@ class Degrees(LiveProgram):
 
     def __init__(self, *, directed: bool = True) -> None:
         self.directed = directed
-
-    def finish(self, ctx: Context) -> int:
-        """Return the largest degree on this worker."""
-        return int(self._degrees(ctx).max(initial=0))
-
-    def aggregate(self, partials: Sequence[int]) -> int:
-        """Return the largest degree."""
-        return max(partials)
 
     @staticmethod
     def _degrees(ctx: Context) -> Numbers:

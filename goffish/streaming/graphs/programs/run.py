@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -58,6 +59,8 @@ class Settings(NamedTuple):
     changes : int
         Changes of an epoch, at most.
     on_events : callable, optional
+    events : int
+        How many events are kept.
     launcher : Launcher
         Starts the worker processes.
     """
@@ -67,6 +70,7 @@ class Settings(NamedTuple):
     every: int | None
     changes: int
     on_events: Callable[[pa.Table], None] | None
+    events: int = 100_000
     launcher: Launcher = start_here
 
 
@@ -122,7 +126,8 @@ class ProgramRun:
         self._reports: dict[int, list[Done | None]] = {}
         self._answers: dict[int, tuple[Numbers, dict[str, Any]]] = {}
         self._request = 0
-        self._events: list[pa.Table] = []
+        self._events: deque[pa.Table] = deque()
+        self._first = self._kept = 0  # events that are not kept any more, and those that are
         self._undelivered: list[pa.Table] = []
         self._totals = dict.fromkeys(("changes", "supersteps", "messages", "remote_messages", "recoveries"), 0)
         self._seconds = np.zeros(settings.workers)
@@ -203,8 +208,15 @@ class ProgramRun:
         -------
         pyarrow.Table
             ``epoch``, ``time`` (the last event time of the epoch), ``status``, and the columns of the program.
+
+        Raises
+        ------
+        InputError
+            The events are not kept any more.
         """
-        return pa.concat_tables([self._table([]), *self._events]).slice(after)
+        if after < self._first:
+            raise InputError(f"after = {after:,}: events are kept from {self._first:,} on")
+        return pa.concat_tables([self._table([]), *self._events]).slice(after - self._first)
 
     @property
     def statistics(self) -> dict[str, Any]:
@@ -212,7 +224,7 @@ class ProgramRun:
 
         ``epochs``, ``changes``, ``supersteps``, ``messages`` and those to other workers, ``recoveries`` from failed
         workers, ``edges`` (pairs of adjacent vertices), ``cut`` (share of those between two workers), ``balance`` (the
-        largest number of vertices of a worker over the mean), ``seconds`` by worker without waiting, and ``lag``: how
+        largest number of vertices of a worker over the mean), ``seconds`` of processor time by worker, and ``lag``: how
         many epochs have ended that are not complete.
         """
         crossing = int(self._sizes[:, 1].sum()) // 2
@@ -417,17 +429,24 @@ class ProgramRun:
                 self._totals["messages"] += report.messages
                 self._totals["remote_messages"] += report.remote
             self._seconds += [report.seconds for report in reports]
-            events = self._table([one for report in reports for one in report.events], number, sent.time)
             self._committed = number
-            if len(events):
-                self._events.append(events)
-                self._undelivered.append(events)
+            found = [one for report in reports for one in report.events]
+            if found:
+                self._publish(self._table(found, number, sent.time))
         if sent.snapshot:
             old, self._snapshot = self._snapshot, number
             for one in [one for one in self._sent if one <= number]:
                 del self._sent[one]
             for worker in range(self._settings.workers if old else 0):
                 (self._folder / f"snapshot-{old}-{worker}").unlink(missing_ok=True)
+
+    def _publish(self, events: pa.Table) -> None:
+        self._events.append(events)
+        self._undelivered.append(events)
+        self._kept += len(events)
+        while self._kept - len(self._events[0]) >= self._settings.events:
+            self._first += len(self._events[0])
+            self._kept -= len(self._events.popleft())
 
     def _table(self, events: list[tuple[str, dict[str, Any]]], epoch: int = 0, moment: int = 0) -> pa.Table:
         """Return events of an epoch in an order that does not depend on workers."""

@@ -102,7 +102,7 @@ class Done(NamedTuple):
     edges, crossing : int
         Pairs that are adjacent now, and those of them that are also in another part.
     seconds : float
-        Time without waiting.
+        Processor time.
     """
 
     number: int
@@ -146,7 +146,6 @@ class Worker:
         self._outgoing: dict[int, Outgoing] = {}
         self._control = self._connect(CONTROL)
         self._lost = False
-        self._idle = 0.0
         self._fresh = not snapshot
 
     def run(self) -> None:
@@ -182,7 +181,7 @@ class Worker:
     # Epochs.
 
     def _epoch(self, epoch: Epoch) -> Done:
-        begun, self._idle = time.perf_counter(), 0.0
+        begun = time.thread_time()
         ctx, program = self._ctx, self._program
         ctx.epoch, ctx.superstep, ctx.settled, ctx.removes = epoch.number, 0, 0, epoch.removes
         change = self._part.apply(epoch.batch, epoch.number << PLACE_BITS)
@@ -206,7 +205,7 @@ class Worker:
             ctx.reset(change.gone)
         if epoch.snapshot:
             self._save(epoch.snapshot)
-        seconds = time.perf_counter() - begun - self._idle
+        seconds = time.thread_time() - begun
         edges, crossing = self._part.edges, self._part.crossing
         return Done(
             epoch.number, partial, ctx.events(), ctx.superstep, messages, remote, edges, crossing, seconds
@@ -283,12 +282,10 @@ class Worker:
             self._selector.modify(link, link.events)
 
     def _wait(self, arrived: Any) -> None:
-        begun = time.perf_counter()
         while not arrived():
             if self._lost:
                 raise _Lost
             self._serve(None)
-        self._idle += time.perf_counter() - begun
 
     def _serve(self, timeout: float | None) -> None:
         for key, _ in self._selector.select(timeout):
