@@ -20,7 +20,7 @@ import goffish as gf
 
 _EPOCH = 10_000
 _PROGRAMS: dict[str, dict[str, Any]] = {
-    "components": {}, "distances": {"source": 0, "directed": False}, "triangles": {},
+    "components": {}, "distances": {"source": None, "directed": False}, "triangles": {},
     "reachability": {"sources": range(64), "sinks": range(64, 128)},
 }  # fmt: skip
 
@@ -29,18 +29,28 @@ def table(begin: float, u: Any, v: Any) -> pa.Table:
     """Return records of edges."""
     op = pa.DictionaryArray.from_arrays(np.zeros(len(u), np.int32), ["+e"])
     return pa.table(
-        {"t": begin + np.arange(len(u)) / 1e7, "op": op, "src": u, "dst": v, "id": begin * 1e8 + np.arange(len(u))}
+        {
+            "t": begin + np.arange(len(u)) / 1e5,
+            "op": op,
+            "src": u,
+            "dst": v,
+            "id": int(begin) * 10**8 + np.arange(len(u)),
+        }
     )
 
 
 class Fed:
     """A live graph with a program that has begun, and its figures since then."""
 
-    def __init__(self, program: str, workers: int, partitioner: str = "ldg", changes: int = _EPOCH) -> None:
+    def __init__(
+        self, program: str, u: Any, workers: int, partitioner: str = "ldg", changes: int = _EPOCH
+    ) -> None:  # fmt: skip
         self.live = gf.stream.LiveGraph(lateness=0)
+        hub = int(np.bincount(u).argmax())
+        options = {key: hub if value is None else value for key, value in _PROGRAMS[program].items()}
         self.run = self.live.run(
-            program, workers=workers, partitioner=partitioner, every=None, changes=changes, **_PROGRAMS[program]
-        )
+            program, workers=workers, partitioner=partitioner, every=None, changes=changes, **options
+        )  # fmt: skip
         # Loads all kernels; the edges are beside the graph.
         self.time = 0.0
         self.feed(-1 - np.arange(40), -1 - (np.arange(40) + 1) % 40)
@@ -53,6 +63,7 @@ class Fed:
             self.time += 1
             self.live.feed(table(self.time, u[at : at + _EPOCH], v[at : at + _EPOCH]))
         self.run.result()
+        assert self.live.counts["late"] == 0
         took, after = time.perf_counter() - begun, self.run.statistics
         worked = np.array(after["seconds"]) - before["seconds"]
         return (
@@ -63,13 +74,13 @@ class Fed:
         )
 
 
-def throughput(u: Any, v: Any, counts: list[int]) -> list[list[str]]:
+def throughput(programs: list[str], u: Any, v: Any, counts: list[int]) -> list[list[str]]:
     """Return a row for each program and number of workers."""
     rows = []
-    for name in _PROGRAMS:
+    for name in programs:
         first = 0.0
         for workers in counts:
-            fed = Fed(name, workers)
+            fed = Fed(name, u, workers)
             took, worked, figures = fed.feed(u, v)
             fed.run.close()
             first = first or worked.max()
@@ -85,7 +96,7 @@ def partitioners(graphs: dict[str, tuple[Any, Any]]) -> list[list[str]]:
     rows = []
     for graph, (u, v) in graphs.items():
         for partitioner in ("hash", "ldg", "fennel"):
-            fed = Fed("distances", 4, partitioner)
+            fed = Fed("distances", u, 4, partitioner)
             took, worked, figures = fed.feed(u, v)
             fed.run.close()
             rows.append([
@@ -96,19 +107,19 @@ def partitioners(graphs: dict[str, tuple[Any, Any]]) -> list[list[str]]:
     return rows
 
 
-def increments(scales: list[int]) -> list[list[str]]:
+def increments(programs: list[str], scales: list[int]) -> list[list[str]]:
     """Return a row for each program and size: an epoch of 1,000 edges, and everything in one epoch."""
     rows = []
-    for name in _PROGRAMS:
+    for name in programs:
         for scale in scales:
             u, v, _ = rmat(scale, 8)
-            fed = Fed(name, 2, changes=1 << 30)
+            fed = Fed(name, u, 2, changes=1 << 30)
             fed.feed(u[:-10_000], v[:-10_000])
             worked = [
                 fed.feed(u[at : at + 1000], v[at : at + 1000])[1].sum() for at in range(len(u) - 10_000, len(u), 1000)
             ]
             fed.run.close()
-            anew = Fed(name, 2, changes=1 << 30)
+            anew = Fed(name, u, 2, changes=1 << 30)
             whole = anew.feed(u, v)[1].sum()
             anew.run.close()
             epoch = float(np.median(worked))
@@ -127,7 +138,8 @@ def increments(scales: list[int]) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=int, default=15, help="logarithm of the number of vertices [default: 15]")
+    parser.add_argument("--scale", type=int, default=16, help="logarithm of the number of vertices [default: 15]")
+    parser.add_argument("--programs", nargs="*", default=list(_PROGRAMS), choices=list(_PROGRAMS))
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     given = parser.parse_args()
     print(_harness.machine_line(("pyarrow",)))
@@ -137,7 +149,7 @@ def main() -> None:
     print(f"\nThroughput; R-MAT, {len(u):,} edges, 2^{given.scale} vertices\n")
     _harness.print_table(
         ["program", "workers", "edges/s", "workers, s", "slowest, s", "faster", "efficiency", "cut"],
-        throughput(u, v, given.workers),
+        throughput(given.programs, u, v, given.workers),
     )
     print("\nPartitioners; distances on 4 workers\n")
     _harness.print_table(
@@ -147,7 +159,7 @@ def main() -> None:
     print("\nAn epoch of 1,000 edges, and the whole graph in one epoch; 2 workers\n")
     _harness.print_table(
         ["program", "vertices", "edges", "epoch, ms", "anew, ms", "ratio"],
-        increments([given.scale - 4, given.scale - 2, given.scale]),
+        increments(given.programs, [given.scale - 4, given.scale - 2, given.scale]),
     )
 
 

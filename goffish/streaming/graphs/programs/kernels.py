@@ -6,7 +6,7 @@ import numpy as np
 
 from goffish.kernels.arrays import make_room
 from goffish.kernels.compile import kernel
-from goffish.streaming.graphs.row_kernels import ABSENT
+from goffish.streaming.graphs.row_kernels import ABSENT, _attach, _detach
 from goffish.streaming.kernels import xxh64_number
 
 #: States of pairs while the edges of an epoch are counted.
@@ -46,6 +46,26 @@ def settle_edges(pairs, touched, first, changed, before):
             changed[count], before[count] = pair, old
             count += 1
     return count
+
+
+@kernel(allocates=False)
+def put_owned(net, owned, pairs, before):
+    """Apply changes of pairs to the rows of the vertices of this worker, as those of others are incomplete anyway."""
+    back = net.into if net.directed else net.out
+    for i in range(pairs.size):
+        pair = pairs[i]
+        u, v = net.sources[pair], net.targets[pair]
+        one, other = (pair, pair) if net.directed else (2 * pair, 2 * pair + 1)
+        if before[i] == ABSENT:
+            if owned[u]:
+                _attach(net.out, u, one, v, 1.0)
+            if owned[v]:
+                _attach(back, v, other, u, 1.0)
+        else:
+            if owned[u]:
+                _detach(net.out, u, one)
+            if owned[v]:
+                _detach(back, v, other)
 
 
 @kernel

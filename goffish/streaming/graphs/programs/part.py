@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.streaming.graphs.programs import kernels
-from goffish.streaming.graphs.row_kernels import ABSENT, put_all
+from goffish.streaming.graphs.row_kernels import ABSENT
 from goffish.streaming.graphs.rows import Net, Rows, rows_with_space
 from goffish.streaming.graphs.state import no_adjacency
 from goffish.streaming.key_table import KeyTable, longer
@@ -149,7 +149,7 @@ class Part:
         if not self._directed:
             u, v = np.minimum(u, v), np.maximum(u, v)
         changed, weights = self._count(u << 32 | v, batch, first)
-        put_all(self.net, changed, weights, self.pairs.weights)
+        kernels.put_owned(self.net, self.owned, changed, weights)
         is_new = weights == ABSENT
         added, removed = changed[is_new], changed[~is_new]
         (sources, targets), (lost_sources, lost_targets) = self.ends(added), self.ends(removed)
@@ -190,6 +190,7 @@ class Part:
 
     def _make_space(self, sources: Numbers, targets: Numbers) -> None:
         """Make space in the rows for new pairs."""
+        sources, targets = sources[self.owned[sources]], targets[self.owned[targets]]
         out, into = (sources, targets) if self._directed else (np.concatenate((sources, targets)), targets)
         net, size = self.net, len(self.owners)
         halves = len(self.pairs.counts) * (1 if self._directed else 2)
