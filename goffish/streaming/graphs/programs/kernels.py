@@ -6,7 +6,7 @@ import numpy as np
 
 from goffish.kernels.arrays import make_room
 from goffish.kernels.compile import kernel
-from goffish.streaming.graphs.row_kernels import ABSENT, _attach, _detach
+from goffish.streaming.graphs.row_kernels import ABSENT, attach_other, detach_other
 from goffish.streaming.kernels import xxh64_number
 
 #: States of pairs while the edges of an epoch are counted.
@@ -58,14 +58,14 @@ def put_owned(net, owned, pairs, before):
         one, other = (pair, pair) if net.directed else (2 * pair, 2 * pair + 1)
         if before[i] == ABSENT:
             if owned[u]:
-                _attach(net.out, u, one, v, 1.0)
+                attach_other(net.out, u, one, v, 1.0)
             if owned[v]:
-                _attach(back, v, other, u, 1.0)
+                attach_other(back, v, other, u, 1.0)
         else:
             if owned[u]:
-                _detach(net.out, u, one)
+                detach_other(net.out, u, one)
             if owned[v]:
-                _detach(back, v, other)
+                detach_other(back, v, other)
 
 
 @kernel
