@@ -198,8 +198,9 @@ def test_programs(workers: int, partitioner: str, batch: int, removals: bool) ->
 @pytest.mark.parametrize("removals", [False, True])
 @pytest.mark.parametrize("partitioner", _PARTITIONERS)
 @pytest.mark.parametrize("workers", _WORKERS)
-def test_many_streams(workers: int, partitioner: str, removals: bool) -> None:
-    for seed in range(100):
+@pytest.mark.parametrize("first", [0, 25, 50, 75])
+def test_many_streams(first: int, workers: int, partitioner: str, removals: bool) -> None:
+    for seed in range(first, first + 25):
         batch = (1, 7, 1000)[seed % 3]
         check(seed + 100 * workers, 40 if batch == 1 else 90, workers, partitioner, batch, removals=removals)
 
