@@ -180,16 +180,17 @@ def stream(offsets, targets, order, linear, penalty, capacity, owner, load, coun
     (LDG), else ``c - penalty[load]`` (Fennel). Full parts are left out; ties go to the smaller load, then
     to the lower number.
 
-    `owner` holds the previous pass (or -1); `load`, `count` are zero on entry. A part without neighbors
-    can only win if it is the lightest one, which the tournament tree `lightest` (two slots per leaf, root
-    at 1) keeps at hand: a vertex costs its degree + log(parts), not `parts`.
+    `owner` holds the previous pass (or -1); `count` is zero on entry, and `load` if no vertices are placed yet. A
+    part without neighbors can only win if it is the lightest one, which the tournament tree `lightest` (two slots per
+    leaf, root at 1) keeps at hand: a vertex costs its degree + log(parts), not `parts`.
     """
     parts = load.size
     leaves = lightest.size // 2
     for i in range(leaves):
         lightest[leaves + i] = i if i < parts else -1
     for i in range(leaves - 1, 0, -1):
-        lightest[i] = lightest[2 * i]
+        left, right = lightest[2 * i], lightest[2 * i + 1]
+        lightest[i] = left if right < 0 or load[left] <= load[right] else right
     for v in order:
         for i in range(offsets[v], offsets[v + 1]):
             p = owner[targets[i]]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from goffish.streaming.gofs_source import read_gofs
     from goffish.streaming.graphs.cgql.syntax import CgqlError
     from goffish.streaming.graphs.live import LiveGraph
+    from goffish.streaming.graphs.programs.program import Column, LiveProgram
     from goffish.streaming.graphs.spark import SparkRun, spark_algorithm, spark_queries
     from goffish.streaming.grpc_source import receive_grpc
     from goffish.streaming.http_source import receive_http
@@ -55,6 +56,7 @@ _HOMES = {
     "graphs.cgql.syntax": ("CgqlError",),
     "graphs.live": ("LiveGraph",),
     "graphs.spark": ("SparkRun", "spark_algorithm", "spark_queries"),
+    "graphs.programs.program": ("Column", "LiveProgram"),
     "grpc_source": ("receive_grpc",),
     "http_source": ("receive_http",),
     "kafka": ("read_kafka", "write_kafka"),
@@ -79,13 +81,13 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Alternate", "BadLine", "Batch", "CgqlError", "Channel", "ChannelMetrics", "Combined", "Flow", "Histogram",
-    "KeyState", "KeyedStream", "LiveGraph", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run",
-    "Scaling", "Sink", "Source", "SparkRun", "Stream", "Timers", "Topology", "Window", "WindowedStream",
-    "WorkerMetrics", "Writer", "call", "collect", "from_iterable", "generate", "print_values", "read_csv",
-    "read_delta", "read_flow", "read_gofs", "read_json_lines", "read_kafka", "read_parquet", "receive_grpc",
-    "receive_http", "session", "sliding", "spark_algorithm", "spark_queries", "tumbling", "write_csv", "write_delta",
-    "write_json_lines", "write_kafka", "write_parquet",
+    "Alternate", "BadLine", "Batch", "CgqlError", "Channel", "ChannelMetrics", "Column", "Combined", "Flow",
+    "Histogram", "KeyState", "KeyedStream", "LiveGraph", "LiveProgram", "Loop", "Metrics", "Operator",
+    "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Sink", "Source", "SparkRun", "Stream", "Timers",
+    "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call", "collect", "from_iterable",
+    "generate", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs", "read_json_lines", "read_kafka",
+    "read_parquet", "receive_grpc", "receive_http", "session", "sliding", "spark_algorithm", "spark_queries",
+    "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka", "write_parquet",
 ]  # fmt: skip
 
 

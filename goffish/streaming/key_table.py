@@ -106,6 +106,11 @@ class KeyTable:
         """Kinds of the keys (0 for integers, 1 for texts), the integers, and the bounds of texts in a buffer."""
         return self._kinds, self._numbers, self._bounds, self._stored
 
+    @property
+    def by_hash(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Slots plus one of integers by their hash, and the integers by slot; see `kernels.find_numbers`."""
+        return self._tables[_NUMBER], self._numbers
+
     def _grow(self, capacity: int) -> None:
         """Make space for more keys; the tables stay at most half full."""
         count = self.count

@@ -205,9 +205,11 @@ def _check(records: Records, encoder: Encoder) -> None:
 class Follower(Protocol):
     """Follows changes of the graph, and is notified when labels may have the numbers of others."""
 
-    def take(self, changes: Changes) -> None: ...
+    def take(self, changes: Changes, times: Numbers, until: int) -> None: ...
 
     def renumber(self) -> None: ...
+
+    def deliver(self) -> None: ...
 
 
 class Past(Protocol):
@@ -325,6 +327,8 @@ class Engine:
         self.queries.deliver()
         for replica in self.replicas:
             replica.engine.queries.deliver()
+        for one in list(self.followers):
+            one.deliver()
 
     def _apply(self, records: Records) -> None:
         """Apply records up to each time at which a query begins, and then the others."""
@@ -353,7 +357,7 @@ class Engine:
         first = self.counts["applied"]
         self.counts["applied"] += len(records)
         for one in self.followers:
-            one.take(changes)
+            one.take(changes, records.times, until)
         self.queries.step(changes, flips, records.times, first + 1, until)
 
     @property

@@ -66,9 +66,13 @@ class Followed(ABC):
         """Note what raises an error when the graph cannot be followed any more, and what ends following it."""
         self._check, self._end = check, end
 
-    def take(self, changes: Changes) -> None:
+    def take(self, changes: Changes, times: Numbers, until: int) -> None:
         """Take changes of the graph."""
         self._seen.follow(changes)
+
+    def deliver(self) -> None:
+        """Leave changes until a result is asked for."""
+        return
 
     def renumber(self) -> None:
         """Note that vertices and edges may have the numbers of others from now on."""

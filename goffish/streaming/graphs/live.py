@@ -26,6 +26,10 @@ from goffish.streaming.graphs.catalogue import make_followed
 from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
 from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
 from goffish.streaming.graphs.followed import Followed
+from goffish.streaming.graphs.programs.bundled import program_of
+from goffish.streaming.graphs.programs.placement import Partitioner
+from goffish.streaming.graphs.programs.program import LiveProgram
+from goffish.streaming.graphs.programs.run import ProgramRun, Settings
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.journal import Refused
@@ -453,6 +457,64 @@ class LiveGraph:
         """
         engine = self._engine
         found = make_followed(engine.state, engine.encoder, algorithm, weight, directed, options)
+        found.attach(self._check, engine.followers.discard)
+        engine.followers.add(found)
+        return found
+
+    def run(
+        self, program: str | LiveProgram, *, workers: int = 2, partitioner: str | Partitioner = "ldg",
+        every: Duration | None = "1s", changes: int = 10_000,
+        on_events: Callable[[pa.Table], None] | None = None, **options: Any,
+    ) -> ProgramRun:  # fmt: skip
+        """Run a program that follows the graph on several worker processes of this machine.
+
+        Parameters
+        ----------
+        program : str or LiveProgram
+            ``components``, ``distances`` (``source=``), ``reachability`` (``sources=``, ``sinks=``), ``triangles``,
+            ``degrees``, or a program of yours.
+        workers : int
+            Number of processes.
+        partitioner : {"ldg", "fennel", "hash"} or Partitioner
+            Decides which worker has a vertex, when the vertex is first seen.
+        every : str, float or timedelta, optional
+            Changes are taken in epochs of this event time; None: of `changes` only.
+        changes : int
+            Changes of an epoch, at most.
+        on_events : callable, optional
+            Called with a table of the events of an epoch, while records are fed or a result is asked for.
+        **options
+            Of a bundled program.
+
+        Returns
+        -------
+        ProgramRun
+            ``result()``, ``events()``, ``value``, ``statistics``, ``wait()`` and ``close()``, which ends the workers.
+
+        Raises
+        ------
+        InputError
+            An argument is not accepted.
+        JobError
+            A worker process did not start.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> live = gf.stream.LiveGraph(lateness=0)
+        >>> with live.run("components", workers=1) as components:
+        ...     _ = live.feed([{"t": 1, "op": "+e", "src": "ann", "dst": "bob"}])
+        ...     components.result().to_dict()
+        {'ann': 'ann', 'bob': 'ann'}
+        """
+        self._check()
+        for name, value, most in (("workers", workers, 256), ("changes", changes, 1 << 31)):
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise InputError(f"{name} = {value!r:.60}: accepted are 1 to {most:,}")
+        period = None if every is None else microseconds(every, "every")
+        engine = self._engine
+        settings = Settings(workers, partitioner, period, changes, on_events, self._options.events)
+        found = ProgramRun(engine.state, engine.encoder, program_of(program, options), settings, engine.now)
         found.attach(self._check, engine.followers.discard)
         engine.followers.add(found)
         return found

@@ -95,7 +95,8 @@ def settle_pairs(pairs, new, numbers, before):
 
 
 @kernel(allocates=False)
-def _attach(rows, vertex, half, other, weight):
+def attach_other(rows, vertex, half, other, weight):
+    """Add a neighbor to the row of a vertex, by its half of a pair."""
     adjacency = rows.adjacency
     start, size = adjacency.starts[vertex], adjacency.sizes[vertex]
     link(adjacency, vertex, half)
@@ -111,7 +112,8 @@ def _attach(rows, vertex, half, other, weight):
 
 
 @kernel(allocates=False)
-def _detach(rows, vertex, half):
+def detach_other(rows, vertex, half):
+    """Remove a neighbor from the row of a vertex."""
     adjacency = rows.adjacency
     at = adjacency.starts[vertex] + adjacency.places[half]
     last = adjacency.starts[vertex] + adjacency.sizes[vertex] - 1
@@ -128,11 +130,11 @@ def put(net, pair, old, new):
     one, other = (pair, pair) if net.directed else (2 * pair, 2 * pair + 1)
     back = net.into if net.directed else net.out
     if old == ABSENT:
-        _attach(net.out, u, one, v, new)
-        _attach(back, v, other, u, new)
+        attach_other(net.out, u, one, v, new)
+        attach_other(back, v, other, u, new)
     elif new == ABSENT:
-        _detach(net.out, u, one)
-        _detach(back, v, other)
+        detach_other(net.out, u, one)
+        detach_other(back, v, other)
     elif net.out.weights.size:
         net.out.weights[net.out.adjacency.starts[u] + net.out.adjacency.places[one]] = new
         back.weights[back.adjacency.starts[v] + back.adjacency.places[other]] = new

@@ -214,10 +214,10 @@ class Seen:
         sources, targets = pairs.sources[new].astype(np.int64), pairs.targets[new].astype(np.int64)
         out, into = (sources, targets) if self._directed else (np.concatenate((sources, targets)), targets)
         halves = len(pairs.first) * (1 if self._directed else 2)
-        rows = _with_space(net.out, len(self.vertices), halves, out, weighted)
+        rows = rows_with_space(net.out, len(self.vertices), halves, out, weighted)
         self.net = Net(
             pairs.sources, pairs.targets, rows,
-            _with_space(net.into, len(self.vertices), halves, into, weighted) if self._directed else rows,
+            rows_with_space(net.into, len(self.vertices), halves, into, weighted) if self._directed else rows,
             self._directed,
         )  # fmt: skip
 
@@ -225,7 +225,8 @@ class Seen:
 _NO_KINDS, _NO_BITS = np.zeros(0, np.int8), np.zeros(0, np.int64)
 
 
-def _with_space(rows: Rows, vertices: int, halves: int, ends: Numbers, weighted: bool) -> Rows:
+def rows_with_space(rows: Rows, vertices: int, halves: int, ends: Numbers, weighted: bool) -> Rows:
+    """Return rows with space for vertices, halves of pairs, and one more neighbor of each of some vertices."""
     adjacency = rows.adjacency
     if vertices > len(adjacency.starts) or halves > len(adjacency.places):
         adjacency = fitted(

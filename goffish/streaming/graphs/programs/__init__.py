@@ -1,0 +1,1 @@
+"""Programs that follow a live graph on several worker processes."""

@@ -1,0 +1,210 @@
+"""The part of a graph that a worker has."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.streaming.graphs.programs import kernels
+from goffish.streaming.graphs.row_kernels import ABSENT
+from goffish.streaming.graphs.rows import Net, Rows, rows_with_space
+from goffish.streaming.graphs.state import no_adjacency
+from goffish.streaming.key_table import KeyTable, longer
+
+Numbers = NDArray[np.int64]
+
+
+class Batch(NamedTuple):
+    """Changes of an epoch for one worker, in order.
+
+    Attributes
+    ----------
+    vertices, present : arrays
+        Numbers of vertices of the worker, and whether they are added or removed.
+    sources, targets, owners, kinds, places : arrays
+        Numbers of the ends of edges; the workers of these, one row for each end; 1 for an edge that is added and -1
+        for one that is removed; and places among all edges of the epoch.
+    """
+
+    vertices: Numbers
+    present: NDArray[np.bool_]
+    sources: Numbers
+    targets: Numbers
+    owners: NDArray[np.int32]
+    kinds: NDArray[np.int8]
+    places: NDArray[np.int32]
+
+
+class Change(NamedTuple):
+    """How the part of a worker has changed in an epoch; vertices are places in its arrays.
+
+    Attributes
+    ----------
+    new, gone : int64 arrays
+        Vertices of the worker that have been added and removed.
+    sources, targets : int64 arrays
+        Ends of pairs that have become adjacent; at least one of them is a vertex of the worker.
+    lost_sources, lost_targets : int64 arrays
+        Ends of pairs that are not adjacent any more.
+    added, removed : int64 arrays
+        These pairs.
+    """
+
+    new: Numbers
+    gone: Numbers
+    sources: Numbers
+    targets: Numbers
+    lost_sources: Numbers
+    lost_targets: Numbers
+    added: Numbers
+    removed: Numbers
+
+
+class Pairs(NamedTuple):
+    """Pairs of adjacent vertices, and of those that have been; see `kernels.count_edges`."""
+
+    sources: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    seqs: Numbers
+    places: NDArray[np.int32]
+    states: NDArray[np.int8]
+
+
+class Part:
+    """Vertices of a worker with their edges, and the vertices of others at the other ends of these.
+
+    Parameters
+    ----------
+    worker : int
+    directed : bool
+
+    Attributes
+    ----------
+    names : KeyTable
+        By the number of a vertex in the whole graph, its place here.
+    owners : int32 array
+        Workers of vertices.
+    owned : bool array
+        Vertices of this worker, also those that have been removed.
+    present : bool array
+        Vertices of this worker that exist.
+    net : Net
+        Neighbors.
+    pairs : Pairs
+    crossing : int
+        Pairs with one end in another part.
+    edges : int
+        Pairs.
+    """
+
+    def __init__(self, worker: int, directed: bool) -> None:
+        self._worker, self._directed = worker, directed
+        nothing = np.zeros(0, np.int32)
+        self.names, self.slots = KeyTable(), KeyTable()
+        self.owners, self.owned, self.present = nothing, nothing.astype(np.bool_), nothing.astype(np.bool_)
+        self.pairs = Pairs(
+            nothing, nothing, nothing, np.zeros(0), nothing.astype(np.int64), nothing, nothing.astype(np.int8)
+        )  # fmt: skip
+        rows = Rows(no_adjacency(), nothing, np.zeros(0))
+        into = Rows(no_adjacency(), nothing, np.zeros(0)) if directed else rows
+        self.net = Net(nothing, nothing, rows, into, directed)
+        self.crossing = self.edges = 0
+
+    @property
+    def size(self) -> int:
+        """Number of vertices, with those of others."""
+        return self.names.count
+
+    @property
+    def numbers(self) -> Numbers:
+        """Numbers of the vertices in the whole graph."""
+        return self.names.by_hash[1]
+
+    def apply(self, batch: Batch, first: int) -> Change:
+        """Take the changes of an epoch.
+
+        Parameters
+        ----------
+        batch : Batch
+        first : int
+            Sequence number of the first edge of the epoch.
+        """
+        both = np.concatenate((batch.vertices, batch.sources, batch.targets))
+        found = self.names.slots(pa.array(both))
+        self._fit()
+        count, edges = len(batch.vertices), len(batch.sources)
+        vertices, u, v = found[:count], found[count : count + edges], found[count + edges :]
+        self.owners[found[count:]] = batch.owners.reshape(-1)
+        self.owners[vertices] = self._worker
+        self.owned[found] = self.owners[found] == self._worker
+        distinct = np.unique(vertices)
+        before = self.present[distinct]
+        self.present[vertices] = batch.present  # of several changes, the last one counts
+        after = self.present[distinct]
+        if not self._directed:
+            u, v = np.minimum(u, v), np.maximum(u, v)
+        changed, weights = self._count(u << 32 | v, batch, first)
+        kernels.put_owned(self.net, self.owned, changed, weights)
+        is_new = weights == ABSENT
+        added, removed = changed[is_new], changed[~is_new]
+        (sources, targets), (lost_sources, lost_targets) = self.ends(added), self.ends(removed)
+        self.edges += len(added) - len(removed)
+        self.crossing += self._crossing(sources, targets) - self._crossing(lost_sources, lost_targets)
+        new, gone = distinct[after & ~before], distinct[before & ~after]
+        return Change(new, gone, sources, targets, lost_sources, lost_targets, added, removed)
+
+    def ends(self, pairs: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the ends of pairs."""
+        return self.pairs.sources[pairs].astype(np.int64), self.pairs.targets[pairs].astype(np.int64)
+
+    def _crossing(self, sources: Numbers, targets: Numbers) -> int:
+        return int(np.count_nonzero(self.owned[sources] != self.owned[targets]))
+
+    def _count(self, keys: Numbers, batch: Batch, first: int) -> tuple[Numbers, NDArray[np.float64]]:
+        """Return the pairs that exist and did not, or the reverse, with their weights before."""
+        slots = self.slots.slots(pa.array(keys)) if len(keys) else keys
+        size, had = self.slots.capacity, len(self.pairs.counts)
+        if size > had:
+            self.pairs = Pairs._make(longer(one, had, size) for one in self.pairs)
+            self.pairs.weights[had:] = ABSENT
+        touched = np.empty(len(keys), np.int64)
+        touched = touched[: kernels.count_edges(self.pairs, slots, keys, batch.kinds, batch.places, touched)]
+        changed, before = np.empty(len(touched), np.int64), np.empty(len(touched))
+        count = kernels.settle_edges(self.pairs, touched, first, changed, before)
+        changed, before = changed[:count], before[:count]
+        new = changed[before == ABSENT]
+        self._make_space(*self.ends(new))
+        return changed, before
+
+    def _fit(self) -> None:
+        size, had = self.names.capacity, len(self.owners)
+        if size > had:
+            self.owners, self.owned, self.present = (
+                longer(one, had, size) for one in (self.owners, self.owned, self.present)
+            )  # fmt: skip
+
+    def _make_space(self, sources: Numbers, targets: Numbers) -> None:
+        """Make space in the rows for new pairs."""
+        sources, targets = sources[self.owned[sources]], targets[self.owned[targets]]
+        out, into = (sources, targets) if self._directed else (np.concatenate((sources, targets)), targets)
+        net, size = self.net, len(self.owners)
+        halves = len(self.pairs.counts) * (1 if self._directed else 2)
+        rows = rows_with_space(net.out, size, halves, out, False)
+        back = rows_with_space(net.into, size, halves, into, False) if self._directed else rows
+        self.net = Net(self.pairs.sources, self.pairs.targets, rows, back, self._directed)
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return all of it, for `install`."""
+        tables = self.names.saved(), self.slots.saved()
+        return *tables, self.owners, self.owned, self.present, self.pairs, self.net, self.edges, self.crossing
+
+    def install(self, saved: tuple[Any, ...]) -> None:
+        """Take the place of another part."""
+        names, slots, self.owners, self.owned, self.present, self.pairs, self.net, self.edges, self.crossing = saved
+        self.names.install(names)
+        self.slots.install(slots)
