@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         read_parquet,
     )
     from goffish.streaming.topology import Alternate, Channel, Operator, Topology
+    from goffish.streaming.webhook import post_json_lines
     from goffish.streaming.windows import Window, session, sliding, tumbling
 
 _HOMES = {
@@ -71,6 +72,7 @@ _HOMES = {
         "read_json_lines",
         "read_parquet",
     ),
+    "webhook": ("post_json_lines",),
     "topology": ("Alternate", "Channel", "Operator", "Topology"),
     "windows": ("Window", "session", "sliding", "tumbling"),
 }
@@ -80,9 +82,10 @@ __all__ = [
     "Alternate", "BadLine", "Batch", "CgqlError", "Channel", "ChannelMetrics", "Combined", "Flow", "Histogram",
     "KeyState", "KeyedStream", "LiveGraph", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader",
     "Run", "Scaling", "Sink", "Source", "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics",
-    "Writer", "call", "collect", "from_iterable", "generate", "print_values", "read_csv", "read_delta", "read_flow",
-    "read_gofs", "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session",
-    "sliding", "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka", "write_parquet",
+    "Writer", "call", "collect", "from_iterable", "generate", "post_json_lines", "print_values", "read_csv",
+    "read_delta", "read_flow", "read_gofs", "read_json_lines", "read_kafka", "read_parquet", "receive_grpc",
+    "receive_http", "session", "sliding", "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka",
+    "write_parquet",
 ]  # fmt: skip
 
 
