@@ -34,7 +34,7 @@ SUFFIX = ".cgql"
 _READS = 1 << 16
 #: Time between two looks at a log that another process continues.
 _POLL_S = 0.3
-#: Topic of the edges that a page shows.
+#: Topic of the edges that a page shows, as of `goffish.plot.live_events`.
 _LINES = "edges_of_the_page"
 #: Rows of a table of events that are not part of a key.
 _BESIDE = ("offset", "time", "status", "released", "initial", "reason", "event_id")
@@ -142,7 +142,7 @@ def run_queries(
             live.subscribe(topic, take, None if folder is None else files.open(topic))
         if state is not None:
             live.before_checkpoints(files.sync)
-        deliver(live, topics, outputs.deliver, state)
+        begin_deliveries(live, topics, outputs.deliver, state)
         skipped = live.counts["accepted"]
         try:
             for one in updates:
@@ -174,7 +174,7 @@ _TARGETS = "parquet:DIR, json_lines:DIR, csv:DIR, delta:TABLE, kafka:SERVERS/TOP
 _NAMED = re.compile(r"([^:=/\\]+)=(.+)", re.DOTALL)
 
 
-def deliver(live: LiveGraph, topics: Sequence[str], given: Sequence[str], state: str | None) -> None:
+def begin_deliveries(live: LiveGraph, topics: Sequence[str], given: Sequence[str], state: str | None) -> None:
     """Begin to deliver events.
 
     Parameters
@@ -240,6 +240,39 @@ def _same(live: LiveGraph, path: str, param: Sequence[str] | None, state: str | 
     if list(map(new.query, topics)) != list(map(live.query, known)):
         raise InputError(f"--state {state}: has other queries ({', '.join(known)}) than {path}")
     return topics
+
+
+def known_topics(live: LiveGraph, path: str, param: Sequence[str] | None, state: str) -> list[str]:
+    """Submit the queries of a file, unless the live graph has them already; return the topics of all queries.
+
+    Parameters
+    ----------
+    live : LiveGraph
+    path : str
+    param : sequence of str, optional
+        ``NAME=VALUE``.
+    state : str
+        Folder of the live graph.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    InputError
+        The live graph has another query with the topic of one of the file.
+    """
+    from goffish.streaming.graphs.live import LiveGraph
+
+    known = live.topics
+    if not known:
+        return _submit(live, path, param)
+    new = LiveGraph()
+    for topic in _submit(new, path, param):
+        if topic not in known or live.query(topic) != new.query(topic):
+            raise InputError(f"--state {state}: has other queries than {path}, which has {topic} = {new.query(topic)}")
+    return [topic for topic in known if topic != _LINES]
 
 
 class _Files:

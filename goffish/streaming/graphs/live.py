@@ -583,6 +583,12 @@ class LiveGraph:
         """Topics of all queries, also of those that have ended."""
         return list(self._engine.topics)
 
+    @property
+    def ends(self) -> dict[str, int]:
+        """Number of the next event of each topic."""
+        with self.lock:
+            return {topic: query.topic.count for topic, query in self._engine.topics.items()}
+
     def events(self, topic: str, after: int = 0, most: int | None = None) -> pa.Table:
         """Return the events of a query.
 

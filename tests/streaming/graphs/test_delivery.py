@@ -195,7 +195,7 @@ def test_a_webhook(hook: Hook) -> None:
 def test_a_webhook_that_is_down(tmp_path: Path, hook: Hook) -> None:
     """Breaks when events are given up, or memory grows, while nobody takes them."""
     hook.down = True
-    given = {"lateness": 0, "events": 50, "state": tmp_path / "state"}
+    given: dict[str, Any] = {"lateness": 0, "events": 50, "state": tmp_path / "state"}
     live = stream.LiveGraph(**given)
     live.submit(QUERIES)
     live.deliver("hosts", stream.post_json_lines(hook.url, secret=SECRET))
