@@ -16,7 +16,12 @@ from goffish.partial import local_path
 _ACCESS, _LIMITS = "Access", "Limits"
 
 
-def serve_queries(
+def add_graph_server(stream: typer.Typer) -> None:
+    """Add the command."""
+    stream.command("serve")(_serve)
+
+
+def _serve(
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Graph queries (.cgql).")],
     state: Annotated[
         str, typer.Option(metavar="DIR", help="Folder of the live graph and its log; a server resumes from it.")
@@ -24,7 +29,7 @@ def serve_queries(
     listen: Annotated[
         str, typer.Option(help="Address to listen on: HOST:PORT (port 0: any free port) or unix:PATH.")
     ] = "127.0.0.1:7078",
-    page: Annotated[
+    events_page: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Loopback address of a live page of events.", show_default="no page"),
     ] = None,
@@ -32,8 +37,7 @@ def serve_queries(
         list[str] | None,
         typer.Option(
             metavar="[TOPIC=]TARGET",
-            help="Target of events: parquet:DIR, json_lines:DIR, csv:DIR, delta:TABLE, kafka:SERVERS/TOPIC, "
-            "https://HOST/PATH or print; repeatable.",
+            help="Target of events, such as parquet:DIR, kafka:SERVERS/TOPIC or https://HOST/PATH; repeatable.",
             show_default="none",
         ),
     ] = None,
@@ -71,7 +75,7 @@ def serve_queries(
     ] = 5000.0,
     max_streams: Annotated[
         int,
-        typer.Option(help="Maximum concurrent streams per client, such as subscriptions.", rich_help_panel=_LIMITS),
+        typer.Option(help="Maximum concurrent streams per client, such as watches.", rich_help_panel=_LIMITS),
     ] = 1000,
     max_message: Annotated[int, typer.Option(help="Maximum size of a message, in bytes.", rich_help_panel=_LIMITS)] = 4
     << 20,
@@ -96,14 +100,16 @@ def serve_queries(
         max_calls=2 * max_streams, max_message_bytes=max_message, max_streams=max_streams,
     )  # fmt: skip
     with ExitStack() as stack:
-        live = stack.enter_context(LiveGraph(lateness=lateness, state=state, retention=retention))
+        live = LiveGraph(lateness=lateness, state=state, retention=retention)
+        # What is not delivered is in the folder, and a sink that is down does not hold up the end.
+        stack.callback(live.close, flush=False)
         topics = known_topics(live, queries, param, state)
         begin_deliveries(live, topics, deliver or (), state)
         url = None
-        if page is not None:
+        if events_page is not None:
             from goffish.plot.live_events import EventsPage
 
-            url = stack.enter_context(EventsPage(live, page, title=Path(queries).name)).url
+            url = stack.enter_context(EventsPage(live, events_page, title=Path(queries).name)).url
 
         def ready(address: str) -> None:
             say(f"serving on {address}" + ("" if url is None else f"\npage on {url}"))

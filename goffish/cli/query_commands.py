@@ -243,7 +243,7 @@ def _same(live: LiveGraph, path: str, param: Sequence[str] | None, state: str | 
 
 
 def known_topics(live: LiveGraph, path: str, param: Sequence[str] | None, state: str) -> list[str]:
-    """Submit the queries of a file, unless the live graph has them already; return the topics of all queries.
+    """Submit the queries of a file, unless the live graph has them already; return their topics.
 
     Parameters
     ----------
@@ -269,10 +269,11 @@ def known_topics(live: LiveGraph, path: str, param: Sequence[str] | None, state:
     if not known:
         return _submit(live, path, param)
     new = LiveGraph()
-    for topic in _submit(new, path, param):
+    topics = _submit(new, path, param)
+    for topic in topics:
         if topic not in known or live.query(topic) != new.query(topic):
             raise InputError(f"--state {state}: has other queries than {path}, which has {topic} = {new.query(topic)}")
-    return [topic for topic in known if topic != _LINES]
+    return topics
 
 
 class _Files:

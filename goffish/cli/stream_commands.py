@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice, name_values
-from goffish.cli.graph_server_commands import serve_queries
+from goffish.cli.graph_server_commands import add_graph_server
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
@@ -99,7 +99,7 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
     stream.command("check", help="Check a flow, and print its operators and channels.")(_check)
     stream.command("tail", help="Print the events of a graph query, from the state of a run.")(_tail)
     stream.command("answers", help="Print the current answers of a graph query, from the state of a run.")(_answers)
-    stream.command("serve")(serve_queries)
+    add_graph_server(stream)
     stream.command("verify", help="Replay the log in the state of a run, and compare it with the checkpoints.")(_verify)
     stream.command("list", help="List running flows.")(_list)
     stream.command("top", help="Show live metrics of a running flow; press Ctrl-C to quit.")(_top)
@@ -229,8 +229,7 @@ def _run(
         list[str] | None,
         typer.Option(
             metavar="[TOPIC=]TARGET",
-            help="Target of events: parquet:DIR, json_lines:DIR, csv:DIR, delta:TABLE, kafka:SERVERS/TOPIC, "
-            "https://HOST/PATH or print; repeatable.",
+            help="Target of events, such as parquet:DIR, kafka:SERVERS/TOPIC or https://HOST/PATH; repeatable.",
             show_default="none",
             rich_help_panel=QUERIES,
         ),

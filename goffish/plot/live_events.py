@@ -44,7 +44,7 @@ class EventsPage:
         self._live, self._title = live, title
         self._lock = threading.Lock()
         self._made: tuple[str, PageData] | None = None
-        self._server = LoopbackServer(f"--page {address}", address)
+        self._server = LoopbackServer(f"--events-page {address}", address)
         self.url = self._server.url
         if LINES not in live.topics:
             live.submit(f"DETECT Motif((source)-[edge]->(target)) AS {LINES}")

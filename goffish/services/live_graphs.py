@@ -8,6 +8,7 @@ import signal
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.services.api.clients import Clients, follow, read_clients
 from goffish.services.api.guard import Code, Guard, Refused
 from goffish.services.api.limits import Limits
@@ -32,10 +33,12 @@ _SERVICES = (
     records_pb2.DESCRIPTOR.services_by_name["RecordService"].full_name,
 )
 #: Events of a message, its bytes, and messages that are kept for subscribers who need the same.
-_EVENTS, _BYTES, _MESSAGES = 1000, 2 << 20, 64
+_EVENTS, _BYTES, _MESSAGES = 1000, 256 << 10, 64
 #: Bytes of a part of answers.
 _PART = 1 << 20
 _READERS = 4
+#: Seconds between two looks at whether the live graph or a delivery has failed.
+_LOOK_S = 0.5
 _READ: dict[str, Callable[[bytes], Any]] = {"json_lines": journal.read_lines, "arrow_stream": journal.read_arrow}
 
 
@@ -49,13 +52,10 @@ class Bounds:
         Queries that run at the same time.
     text : int
         Bytes of the text of queries.
-    lag_s : float
-        Seconds that a subscriber may take to receive a message.
     """
 
     queries: int = 1000
     text: int = 65_536
-    lag_s: float = 60.0
 
 
 class LiveGraphServer:
@@ -86,7 +86,7 @@ class LiveGraphServer:
         Raises
         ------
         InputError, JobError
-            The address cannot be bound, or a file cannot be read.
+            The address cannot be bound, a file cannot be read, or the live graph or a delivery has failed.
         """
         settings, loop = self._settings, asyncio.get_running_loop()
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))
@@ -108,13 +108,17 @@ class LiveGraphServer:
         if ready is not None:
             host = settings.listen.rpartition(":")[0]
             ready(settings.listen if settings.listen.startswith("unix:") else f"{host}:{self.port}")
-        await stopped.wait()
+        while not stopped.is_set() and not self._service.failure:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _LOOK_S)
         await self._health.enter_graceful_shutdown()
         self._service.stop()
         await server.stop(settings.grace_s)
         if following is not None:
             following.cancel()
         self._service.close()
+        if self._service.failure:
+            raise JobError(self._service.failure)
 
 
 class _Service:
@@ -129,6 +133,11 @@ class _Service:
         self._changed = asyncio.Event()
         self._stopping = False
         self._messages: OrderedDict[tuple[str, int, int], asyncio.Future[graphs_pb2.SubscribeResponse]] = OrderedDict()
+
+    @property
+    def failure(self) -> str:
+        """Why the server must end: the live graph, or a delivery, has failed."""
+        return self._live.failure
 
     def stop(self) -> None:
         """End subscriptions."""
@@ -235,17 +244,11 @@ class _Service:
         self._check(topic)
         if not 0 <= at <= self._ends[topic]:
             raise InputError(f"after = {at:,}: accepted are 0 to {self._ends[topic]:,}, the next event of {topic}")
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
         while not self._stopping:
             changed, end = self._changed, self._ends[topic]
             if at < end:
                 message = await self._message(topic, at, min(end, at + _EVENTS))
-                timer = loop.call_later(self._bounds.lag_s, task.cancel)
-                try:
-                    yield message
-                finally:
-                    timer.cancel()
+                yield message  # which waits until there is space for it at the client
                 at = message.next
             elif request.existing_only:
                 return

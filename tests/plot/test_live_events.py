@@ -58,7 +58,7 @@ def test_what_the_server_answers(live: gf.stream.LiveGraph) -> None:
         where = [one["stage"].count("translate(") for one in (found, again)]
         assert where == [3, 4]
         assert get(page, "/", "example.org")[0] == 403 and get(page, "/nope")[0] == 404
-    with pytest.raises(InputError, match=r"--page 0.0.0.0:80: accepted is a loopback HOST:PORT"):
+    with pytest.raises(InputError, match=r"--events-page 0.0.0.0:80: accepted is a loopback HOST:PORT"):
         EventsPage(live, "0.0.0.0:80")
 
 

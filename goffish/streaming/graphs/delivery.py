@@ -256,6 +256,11 @@ class Deliveries:
             if topic.name not in delivered:
                 topic.needed = None
 
+    @property
+    def failure(self) -> str:
+        """Error of a delivery that has failed; empty if there is none."""
+        return next((one.error for one in self._all.values() if one.error), "")
+
     def follow(self) -> None:
         """Pass on what was published, and wait for deliveries that are behind.
 

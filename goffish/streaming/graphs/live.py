@@ -361,10 +361,15 @@ class LiveGraph:
             sync()
         self._folder.save(self._engine.saved(), self._engine.now)
 
-    def close(self) -> None:
+    def close(self, *, flush: bool = True) -> None:
         """Deliver all events, save the state if there is a folder, and let another process use it.
 
         No more records are accepted.
+
+        Parameters
+        ----------
+        flush : bool
+            Whether to wait until all events are delivered. With a folder, others are delivered by the next process.
 
         Raises
         ------
@@ -373,7 +378,7 @@ class LiveGraph:
         """
         folder, self._folder = self._folder, None
         try:
-            if not self._torn:
+            if flush and not self._torn:
                 self._deliveries.flush()
             if folder is not None and not self._torn and folder.policy.bytes:
                 for sync in self._syncs:
@@ -389,9 +394,7 @@ class LiveGraph:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if kind is not None:
-            self._deliveries.stop()
-        self.close()
+        self.close(flush=kind is None)
 
     def _check(self) -> None:
         if self._torn:
@@ -582,6 +585,11 @@ class LiveGraph:
     def topics(self) -> list[str]:
         """Topics of all queries, also of those that have ended."""
         return list(self._engine.topics)
+
+    @property
+    def failure(self) -> str:
+        """Why records are not accepted any more, or a delivery has failed; empty otherwise."""
+        return f"the live graph {self._torn}" if self._torn else self._deliveries.failure
 
     @property
     def ends(self) -> dict[str, int]:
