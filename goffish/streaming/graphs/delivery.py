@@ -92,6 +92,11 @@ class Delivery:
                 f"delivery {name}: events {self.next:,} to {topic.first - 1:,} of {topic.name} are not kept any more; "
                 "give another name to begin with those that are"
             )
+        if self.next > topic.count:
+            raise InputError(
+                f"delivery {name}: has confirmed {self.next:,} events, but {topic.name} has {topic.count:,}; restore "
+                "the folder of the live graph, or give another name"
+            )
         if folder is not None:
             writer.spool = folder / "spool"
         writer.recover(None if found is None else self._number)

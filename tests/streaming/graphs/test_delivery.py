@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import goffish as gf
-from goffish.errors import GoffishWarning, InputError, JobError
+from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError
 from goffish.streaming import webhook
 from tests.commands import assert_refused, call
 
@@ -312,9 +312,17 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with stream.LiveGraph(lateness=0, events=10, state=tmp_path / "state") as live:
         with pytest.raises(InputError, match="delivery hosts: is of the topic hosts; give another name"):
             live.deliver("busy", stream.collect(), name="hosts")
+        ahead = {"topic": "busy", "number": 1, "next": 7}
+        (tmp_path / "state" / "deliveries" / "ahead").mkdir()
+        (tmp_path / "state" / "deliveries" / "ahead" / "confirmed.json").write_text(json.dumps(ahead))
+        with pytest.raises(InputError, match="delivery ahead: has confirmed 7 events, but busy has 0; restore"):
+            live.deliver("busy", stream.collect(), name="ahead")
         live.feed(records(0, 100))  # without the delivery, for which nothing is kept any more
         with pytest.raises(InputError, match="events 0 to 89 of hosts are not kept any more"):
             live.deliver("hosts", stream.collect())
+    (tmp_path / "state" / "deliveries" / "ahead" / "confirmed.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"confirmed.json: is damaged; restore it from a copy, or remove"):
+        stream.LiveGraph(lateness=0, events=10, state=tmp_path / "state")
 
 
 def test_a_function_that_fails() -> None:
