@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -19,19 +21,20 @@ from goffish.cli.checks import name_values
 from goffish.cli.output import as_json, print_json, print_table, say
 from goffish.cli.process import INTERRUPTED
 from goffish.errors import InputError, JobError
-from goffish.partial import check_new_place
+from goffish.partial import check_new_place, local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.streaming.graphs.live import LiveGraph
+    from goffish.streaming.sinks import Sink
 
 SUFFIX = ".cgql"
 #: Bytes of standard input that are read at a time, if there are so many.
 _READS = 1 << 16
 #: Time between two looks at a log that another process continues.
 _POLL_S = 0.3
-#: Topic of the edges that a page shows.
+#: Topic of the edges that a page shows, as of `goffish.plot.live_events`.
 _LINES = "edges_of_the_page"
 #: Rows of a table of events that are not part of a key.
 _BESIDE = ("offset", "time", "status", "released", "initial", "reason", "event_id")
@@ -53,10 +56,28 @@ def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) 
         print_table(topic, ["step", "what"], [list(one) for one in plan.items()])
 
 
+class Outputs(NamedTuple):
+    """Where events go, beside the folder of files.
+
+    Attributes
+    ----------
+    page : str, optional
+        HTML file for a page of the events.
+    deliver : sequence of str
+        Targets, each as ``TARGET`` or ``TOPIC=TARGET``.
+    """
+
+    page: str | None = None
+    deliver: Sequence[str] = ()
+
+
+NO_OUTPUTS = Outputs()
+
+
 def run_queries(
     path: str, updates: Sequence[str], out: str | None, param: Sequence[str] | None, lateness: float,
-    report: Callable[[str], None], *, state: str | None = None, retention: float = 604_800.0, page: str | None = None,
-    as_document: bool,
+    report: Callable[[str], None], *, state: str | None = None, retention: float = 604_800.0,
+    outputs: Outputs = NO_OUTPUTS, as_document: bool,
 ) -> None:  # fmt: skip
     """Follow updates, and print or write the events of queries.
 
@@ -78,12 +99,13 @@ def run_queries(
         Folder of the live graph; a run resumes where an earlier one ended.
     retention : float
         Seconds of the log that are kept in it.
-    page : str, optional
-        HTML file for a page of the events.
+    outputs : Outputs
     as_document : bool
         Whether events are printed as JSON.
     """
     from goffish.streaming.graphs.live import LiveGraph, parts_of
+
+    page = outputs.page
 
     counts: dict[str, int] = {}
     for at, one in enumerate(updates):
@@ -92,6 +114,7 @@ def run_queries(
         if one == "-" and state is not None and at < len(updates) - 1:
             raise InputError("--updates -: must come last with --state")
     folder = None if out is None else check_new_place(out, folder=True)
+    quiet = folder is not None or bool(outputs.deliver)
     if page is not None:
         from goffish.plot import check_graph_events
 
@@ -112,8 +135,7 @@ def run_queries(
             rows = [_plain(row) for row in events.to_pylist()]
             if folder is not None:
                 files.write(topic, rows)
-                return
-            for row in rows:
+            for row in [] if quiet else rows:
                 say(as_json({"topic": topic} | row) if as_document else _line(topic, row))
             sys.stdout.flush()
 
@@ -123,6 +145,7 @@ def run_queries(
             live.subscribe(topic, take, None if folder is None else files.open(topic))
         if state is not None:
             live.before_checkpoints(files.sync)
+        begin_deliveries(live, topics, outputs.deliver, state)
         skipped = live.counts["accepted"]
         try:
             for one in updates:
@@ -136,6 +159,8 @@ def run_queries(
             if skipped and "-" not in updates:
                 raise InputError(f"--updates: have {skipped:,} records fewer than were read before")
             live.end()
+            with interrupt.waiting():
+                live.flush()
         except KeyboardInterrupt:
             sys.stderr.write("interrupted\n")
             raise typer.Exit(INTERRUPTED) from None
@@ -143,7 +168,69 @@ def run_queries(
             from goffish.plot import write_graph_events
 
             write_graph_events(live.events(_LINES), {one: live.events(one) for one in topics}, page, title=path)
-        _report(live, topics, counts, shown=folder is not None, as_document=as_document)
+        _report(live, topics, counts, shown=quiet, as_document=as_document)
+
+
+#: Environment variable with the secret of webhooks.
+_SECRET = "GOFFISH_WEBHOOK_SECRET"
+_TARGETS = "parquet:DIR, json_lines:DIR, csv:DIR, delta:TABLE, kafka:SERVERS/TOPIC, https://HOST/PATH and print"
+_NAMED = re.compile(r"([^:=/\\]+)=(.+)", re.DOTALL)
+
+
+def begin_deliveries(live: LiveGraph, topics: Sequence[str], given: Sequence[str], state: str | None) -> None:
+    """Begin to deliver events.
+
+    Parameters
+    ----------
+    live : LiveGraph
+    topics : sequence of str
+        Of the targets that name none.
+    given : sequence of str
+        ``TARGET`` or ``TOPIC=TARGET``.
+    state : str, optional
+        Folder of the live graph.
+
+    Raises
+    ------
+    InputError
+        A topic or a target is not accepted.
+    """
+    if given and state is None:
+        sys.stderr.write(
+            "warning: --deliver without --state: events that are not delivered when the run ends are lost, and the "
+            "next run delivers all from the beginning\n"
+        )
+    for one in given:
+        named = _NAMED.fullmatch(one)
+        target = one if named is None else named[2]
+        if named is not None and named[1] not in topics:
+            raise InputError(f"--deliver {one}: topic {named[1]} is unknown; choose from {', '.join(topics)}")
+        for topic in topics if named is None else [named[1]]:
+            name = f"{topic}-{hashlib.blake2b(target.encode(), digest_size=6).hexdigest()}"
+            live.deliver(topic, _sink(target, "" if named is not None else f"/{topic}", name, state), name=name)
+
+
+def _sink(target: str, under: str, name: str, state: str | None) -> Sink:
+    """Return the sink of a target; `under` is added to the places of tables, which are for one topic."""
+    from goffish import stream
+    from goffish.streaming.graphs.delivery import folder_of
+
+    kind, _, place = target.partition(":")
+    folder = f"{place.rstrip('/') or '/'}{under}"
+    if target == "print":
+        return stream.print_values()
+    if kind in ("http", "https"):
+        return stream.post_json_lines(target, secret=f"env:{_SECRET}" if _SECRET in os.environ else None)
+    if kind in ("parquet", "json_lines", "csv") and place:
+        writes = {"parquet": stream.write_parquet, "json_lines": stream.write_json_lines, "csv": stream.write_csv}
+        return writes[kind](folder)
+    if kind == "delta" and place:
+        staging = None if state is None else folder_of(local_path(state), name) / "staging"
+        return stream.write_delta(folder, staging=staging)
+    servers, _, topic = place.rpartition("/")
+    if kind == "kafka" and servers and topic:
+        return stream.write_kafka(topic, servers, key="topic")
+    raise InputError(f"--deliver {target}: accepted are {_TARGETS}")
 
 
 def _same(live: LiveGraph, path: str, param: Sequence[str] | None, state: str | None) -> list[str]:
@@ -155,6 +242,40 @@ def _same(live: LiveGraph, path: str, param: Sequence[str] | None, state: str | 
     known = [topic for topic in live.topics if topic != _LINES]
     if list(map(new.query, topics)) != list(map(live.query, known)):
         raise InputError(f"--state {state}: has other queries ({', '.join(known)}) than {path}")
+    return topics
+
+
+def known_topics(live: LiveGraph, path: str, param: Sequence[str] | None, state: str) -> list[str]:
+    """Submit the queries of a file, unless the live graph has them already; return their topics.
+
+    Parameters
+    ----------
+    live : LiveGraph
+    path : str
+    param : sequence of str, optional
+        ``NAME=VALUE``.
+    state : str
+        Folder of the live graph.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    InputError
+        The live graph has another query with the topic of one of the file.
+    """
+    from goffish.streaming.graphs.live import LiveGraph
+
+    known = live.topics
+    if not known:
+        return _submit(live, path, param)
+    new = LiveGraph()
+    topics = _submit(new, path, param)
+    for topic in topics:
+        if topic not in known or live.query(topic) != new.query(topic):
+            raise InputError(f"--state {state}: has other queries than {path}, which has {topic} = {new.query(topic)}")
     return topics
 
 
@@ -341,23 +462,25 @@ class _Interrupt:
         if self._given:
             raise KeyboardInterrupt
 
-    def wait(self, seconds: float) -> None:
-        """Wait, unless there was one."""
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let Ctrl-C end what follows at once, or before it begins if there was one."""
         self._waits = True
         try:
             self.check()
-            time.sleep(seconds)
+            yield
         finally:
             self._waits = False
 
+    def wait(self, seconds: float) -> None:
+        """Wait, unless there was one."""
+        with self.waiting():
+            time.sleep(seconds)
+
     def read(self) -> bytes:
         """Return what arrives on standard input."""
-        self._waits = True
-        try:
-            self.check()
+        with self.waiting():
             return os.read(sys.stdin.fileno(), _READS)
-        finally:
-            self._waits = False
 
 
 def _lines(interrupt: _Interrupt) -> Iterator[list[Any]]:

@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice, name_values
+from goffish.cli.graph_server_commands import add_graph_server
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
-from goffish.cli.query_commands import SUFFIX, check_queries, print_answers, run_queries, tail_topic, verify_state
+from goffish.cli.query_commands import (
+    SUFFIX,
+    Outputs,
+    check_queries,
+    print_answers,
+    run_queries,
+    tail_topic,
+    verify_state,
+)
 from goffish.cli.stream_hosts import (
     MACHINES,
     AuthorityOption,
@@ -90,6 +99,7 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
     stream.command("check", help="Check a flow, and print its operators and channels.")(_check)
     stream.command("tail", help="Print the events of a graph query, from the state of a run.")(_tail)
     stream.command("answers", help="Print the current answers of a graph query, from the state of a run.")(_answers)
+    add_graph_server(stream)
     stream.command("verify", help="Replay the log in the state of a run, and compare it with the checkpoints.")(_verify)
     stream.command("list", help="List running flows.")(_list)
     stream.command("top", help="Show live metrics of a running flow; press Ctrl-C to quit.")(_top)
@@ -215,6 +225,15 @@ def _run(
             rich_help_panel=QUERIES,
         ),
     ] = None,
+    deliver: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TOPIC=]TARGET",
+            help="Target of events, such as parquet:DIR, kafka:SERVERS/TOPIC or https://HOST/PATH; repeatable.",
+            show_default="none",
+            rich_help_panel=QUERIES,
+        ),
+    ] = None,
     param: _Param = None,
     lateness: Annotated[
         float | None,
@@ -266,10 +285,11 @@ def _run(
     if flow.endswith(SUFFIX):
         if not updates:
             raise InputError(f"{flow}: graph queries need --updates")
-        with _status(flow, quiet=out is None) as report:
+        with _status(flow, quiet=out is None and not deliver) as report:
             run_queries(
                 flow, updates, out, param, 5.0 if lateness is None else lateness, report, state=state,
-                retention=604_800.0 if retention is None else retention, page=page, as_document=json,
+                retention=604_800.0 if retention is None else retention, outputs=Outputs(page, deliver or ()),
+                as_document=json,
             )  # fmt: skip
         return
     number = read_workers(workers)
@@ -354,7 +374,7 @@ def _run(
 
 def _check_options(context: typer.Context, *, queries: bool) -> None:
     """Refuse options of flows for graph queries, and the reverse."""
-    of_queries = {"updates", "out", "param", "lateness", "state", "retention", "page"}
+    of_queries = {"updates", "out", "param", "lateness", "state", "retention", "page", "deliver"}
     for name in context.params.keys() - {"flow", "json"}:
         source = context.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE" or queries == (name in of_queries):

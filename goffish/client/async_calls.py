@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Unpack
 
 import grpc
+import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.channels import (
@@ -27,7 +28,7 @@ from goffish.client.channels import (
     service_error,
 )
 from goffish.client.requests import DataflowOptions, FlowOptions, GraphOptions
-from goffish.v1 import catalog_pb2, dataflows_pb2, flows_pb2, jobs_pb2, planning_pb2
+from goffish.v1 import catalog_pb2, dataflows_pb2, flows_pb2, graphs_pb2, jobs_pb2, planning_pb2
 
 
 class AsyncCalls(Connection):
@@ -780,6 +781,148 @@ class AsyncCalls(Connection):
             If the server cannot be reached.
         """
         return tuple((await self._call(self.catalog.ListAlgorithms, catalog_pb2.ListAlgorithmsRequest())).algorithms)
+
+    async def push_records(self, records: Any) -> int:
+        """Push records of changes to a live graph, in requests that are applied one after the other.
+
+        Parameters
+        ----------
+        records : table or iterable of mappings
+            As of `goffish.stream.LiveGraph.feed`. Give them a ``stream`` and a ``seq`` if they may be sent again.
+
+        Returns
+        -------
+        int
+            Number of records that the server took; they are in its log if it has one.
+
+        Raises
+        ------
+        ServiceError
+            If a request is not accepted or the server cannot be reached. Earlier requests stay applied.
+        """
+        count = 0
+        call = self.records.PushRecords(requests.of_records(records), metadata=self.metadata)
+        try:
+            async for answer in call:
+                count += answer.records
+        except grpc.RpcError as error:
+            raise service_error(error) from None
+        self._answered = True
+        return count
+
+    async def submit_queries(self, text: str, parameters: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Register continuous queries on a live graph, all of them or none.
+
+        Parameters
+        ----------
+        text : str
+            In CGQL, or a pattern of openCypher.
+        parameters : mapping, optional
+            Values of parameters: numbers, texts, true and false.
+
+        Returns
+        -------
+        tuple of str
+            The topics.
+
+        Raises
+        ------
+        ServiceError
+            If the text is not accepted or the server cannot be reached.
+        """
+        asked = graphs_pb2.SubmitQueriesRequest(text=text, parameters=json.dumps(dict(parameters or {})))
+        return tuple((await self._call(self.graphs.SubmitQueries, asked)).topics)
+
+    async def cancel_query(self, topic: str) -> None:
+        """End a query of a live graph; its events remain.
+
+        Parameters
+        ----------
+        topic : str
+
+        Raises
+        ------
+        ServiceError
+            If no such query runs or the server cannot be reached.
+        """
+        await self._call(self.graphs.CancelQuery, graphs_pb2.CancelQueryRequest(topic=topic))
+
+    async def topics(self) -> graphs_pb2.ListTopicsResponse:
+        """Return the topics of a live graph, with their queries and events, and numbers of records.
+
+        Returns
+        -------
+        ListTopicsResponse
+            ``topics`` and ``records``.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
+        found: graphs_pb2.ListTopicsResponse = await self._call(self.graphs.ListTopics, graphs_pb2.ListTopicsRequest())
+        return found
+
+    async def answers(self, topic: str) -> pa.Table:
+        """Return the current answers of a query of a live graph.
+
+        Parameters
+        ----------
+        topic : str
+
+        Returns
+        -------
+        pyarrow.Table
+            The columns of the key and of the value.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such topic or the server cannot be reached.
+        """
+        call = self.graphs.GetAnswers(graphs_pb2.GetAnswersRequest(topic=topic), metadata=self.metadata)
+        try:
+            parts = [answer.data async for answer in call]
+        except grpc.RpcError as error:
+            raise service_error(error) from None
+        return requests.table_of(b"".join(parts))
+
+    async def subscribe(self, topic: str, after: int = 0, *, existing_only: bool = False) -> AsyncIterator[pa.Table]:
+        """Iterate over the events of a topic of a live graph, and reconnect while its server is unreachable.
+
+        Parameters
+        ----------
+        topic : str
+        after : int
+            Number of the first event: 0, or one more than the last ``offset`` that was received.
+        existing_only : bool
+            End after the events that there are, instead of waiting for others.
+
+        Yields
+        ------
+        pyarrow.Table
+            Events, as of `goffish.stream.LiveGraph.events`, each of them once.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such topic, its events are not kept any more, or the server stays unreachable.
+        """
+        asked = graphs_pb2.SubscribeRequest(topic=topic, after=after, existing_only=existing_only)
+        end = None
+        while True:
+            stream = self.graphs.Subscribe(asked, metadata=self.metadata)
+            try:
+                async for answer in stream:
+                    self._answered, end = True, None
+                    asked.after = answer.next
+                    yield requests.table_of(answer.events)
+                return
+            except grpc.RpcError as error:
+                end = self._until(service_error(error), end)
+            finally:
+                stream.cancel()
+            await asyncio.sleep(PAUSE_S)
 
     async def _call(self, method: Callable[..., Any], request: Any, usual_s: float | None = CALL_S) -> Any:
         try:

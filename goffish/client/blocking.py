@@ -60,7 +60,7 @@ class Client(Calls):
 
     Attributes
     ----------
-    jobs, flows, planning, catalog
+    jobs, flows, planning, catalog, graphs, records
         gRPC stubs of the protocol; call them with ``metadata=client.metadata``.
 
     Raises

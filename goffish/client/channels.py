@@ -13,13 +13,21 @@ import grpc
 
 from goffish.addresses import in_digits, is_loopback, split_address
 from goffish.errors import GoffishError, InputError
-from goffish.v1 import catalog_pb2_grpc, flows_pb2_grpc, jobs_pb2_grpc, planning_pb2_grpc
+from goffish.v1 import (
+    catalog_pb2_grpc,
+    flows_pb2_grpc,
+    graphs_pb2_grpc,
+    jobs_pb2_grpc,
+    planning_pb2_grpc,
+    records_pb2_grpc,
+)
 
 #: Methods that gRPC retries: idempotent ones only. The clients retry submissions, which have an idempotency key, and
 #: streams, which gRPC does not retry reliably. Adapt and PlanAhead change the state of a session and are not retried.
 _REPEATABLE = {
     "JobService": ("Get", "List", "Cancel", "Log"),
     "FlowService": ("ListFlows", "GetFlowMetrics", "StopFlow", "ScaleFlow", "SwitchAlternate"),
+    "LiveGraphService": ("ListTopics",),
     "PlanningService": ("Plan", "AdviseSpot", "Explain"),
     "CatalogService": (
         "ListCatalogues", "GetPrices", "ListMarkets", "ListDataflows", "ListPolicies", "ListAlgorithms",
@@ -208,6 +216,8 @@ class Connection:
         self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.flows: Any = flows_pb2_grpc.FlowServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.graphs: Any = graphs_pb2_grpc.LiveGraphServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.records: Any = records_pb2_grpc.RecordServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _limit(self, usual_s: float | None) -> float | None:

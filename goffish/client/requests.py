@@ -10,8 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
+import pyarrow as pa
+
 from goffish.errors import InputError
-from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
+from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2, records_pb2
 
 _PIECE = 1 << 20
 _LONGEST = 60
@@ -416,3 +418,36 @@ def catalogue(path: str | Path) -> dataflows_pb2.Catalogue:
     from goffish.scheduling.messages import catalogue_message
 
     return catalogue_message(read_catalogue(Path(path)))
+
+
+#: Bytes and rows of a request with records.
+_RECORD_BYTES, _RECORD_ROWS = 2 << 20, 10_000
+
+
+def of_records(records: Any) -> Iterator[records_pb2.PushRecordsRequest]:
+    """Return requests with records: a table, or mappings."""
+    if hasattr(records, "__arrow_c_stream__"):
+        table = pa.table(records)
+        rows = max(1, min(_RECORD_ROWS, int(_RECORD_BYTES / max(1.0, table.nbytes / max(1, len(table))))))
+        for begin in range(0, len(table), rows):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(table.slice(begin, rows).combine_chunks())
+            yield records_pb2.PushRecordsRequest(arrow_stream=sink.getvalue().to_pybytes())
+        return
+    lines: list[bytes] = []
+    size = 0
+    for one in records:
+        line = jsons.dumps(one, default=lambda value: value.isoformat()).encode()
+        if lines and (size + len(line) > _RECORD_BYTES or len(lines) == _RECORD_ROWS):
+            yield records_pb2.PushRecordsRequest(json_lines=b"\n".join(lines))
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line)
+    if lines:
+        yield records_pb2.PushRecordsRequest(json_lines=b"\n".join(lines))
+
+
+def table_of(data: bytes) -> pa.Table:
+    """Return the table of an Arrow IPC stream."""
+    return pa.ipc.open_stream(data).read_all()

@@ -24,6 +24,8 @@ from goffish.plot.style import COLOURS, INK, NOTHING, count, new_figure, require
 MOST_VERTICES, MOST_EDGES, MOST_EVENTS = 1000, 5000, 5000
 _SIZE, _STAGE, _FONT = (9.0, 6.4), (0.015, 0.015, 0.97, 0.97), 8.0
 _LABELLED = 100
+#: Vertices are placed anew when there are so many times as many.
+_GROWTH = 1.5
 #: Columns that are not of vertices.
 _BESIDE = {
     "offset", "time", "status", "released", "initial", "reason", "event_id", "edges", "cluster", "parent", "into",
@@ -33,6 +35,12 @@ _BESIDE = {
 _HIDDEN = {"offset", "time", "status", "released", "initial", "event_id"}
 _CLOSING = ("UNREACHABLE", "LEFT", "UNMATCHED", "CLEARED", "DISAPPEARED", "MERGED", "CLOSED")
 _CHANGING = ("GROWN", "JOINED", "PARTED")
+
+
+_EMPTY = (
+    '<svg id="stage" viewBox="0 0 9 6" role="img" aria-label="graph"><g id="edges"></g><g id="vertices"></g>'
+    '<g id="labels"></g></svg>'
+)
 
 
 class _Edge(NamedTuple):
@@ -84,42 +92,134 @@ def graph_events(edges: pa.Table, events: Mapping[str, pa.Table], *, title: str 
     for name in ("source", "target", "edges", "time", "status"):
         if name not in edges.column_names:
             raise InputError(f"edges: has no column {name}; submit DETECT Motif((source)-[edge]->(target))")
-    rows = [(topic, row) for topic, table in events.items() for row in table.to_pylist()]
-    rows.sort(key=lambda one: one[1]["released"])
-    for number, most, noun in ((len(rows), MOST_EVENTS, "event"), (len(edges), MOST_EDGES, "edge")):
+    published = sum(map(len, events.values()))
+    for number, most, noun in ((published, MOST_EVENTS, "event"), (len(edges), MOST_EDGES, "edge")):
         if number > most:
             raise InputError(f"{count(number, noun)}: a page shows at most {most:,}; take a shorter range of time")
-    numbers, lines = _edges(edges)
-    if not numbers:
+    data = events_data(edges, events)
+    if not data.places:
         raise InputError("there are no edges, and nothing to be drawn")
-    if len(numbers) > MOST_VERTICES:
-        raise InputError(f"{count(len(numbers), 'vertex')}: a page shows at most {MOST_VERTICES:,}")
+    if len(data.places) > MOST_VERTICES:
+        raise InputError(f"{count(len(data.places), 'vertex')}: a page shows at most {MOST_VERTICES:,}")
+    return events_page(data, title)[0]
+
+
+class PageData(NamedTuple):
+    """What a page shows.
+
+    Attributes
+    ----------
+    about : str
+    topics : list of str
+    values : dict
+        Edges and events, for the script.
+    stage : str
+        The picture, as SVG.
+    places : dict
+        Positions of the vertices in it, by label.
+    laid : int
+        Number of vertices when all of them were last placed anew.
+    """
+
+    about: str
+    topics: list[str]
+    values: dict[str, Any]
+    stage: str
+    places: dict[Any, Any]
+    laid: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return what a page needs to show this instead."""
+        return {"about": self.about, "topics": self.topics, "values": self.values, "stage": self.stage}
+
+
+def events_data(
+    edges: pa.Table, events: Mapping[str, pa.Table], before: PageData | None = None, *, most: int | None = None
+) -> PageData:
+    """Return what a page shows.
+
+    Parameters
+    ----------
+    edges, events
+        As of `graph_events`.
+    before : PageData, optional
+        Vertices stay where they were, until there are half as many more.
+    most : int, optional
+        Events that are shown, the last ones; of larger graphs, only what is near them is shown.
+
+    Returns
+    -------
+    PageData
+    """
+    rows = [(topic, row) for topic, table in events.items() for row in table.to_pylist()]
+    rows.sort(key=lambda one: one[1]["released"])
+    numbers, lines = _edges(edges)
+    if most is not None:
+        rows = rows[-most:]
+        if len(numbers) > MOST_VERTICES or len(lines) > MOST_EDGES:
+            numbers, lines = _near(rows, numbers, lines)
     topics = list(events)
-    data: dict[str, Any] = {
+    values: dict[str, Any] = {
         "nothing": NOTHING, "colours": [COLOURS[at % len(COLOURS)] for at in range(len(topics))],
         "edges": [one[:4] for one in lines],
         "events": [_event(topics.index(topic), topic, row, numbers, lines) for topic, row in rows],
     }  # fmt: skip
+    about = f"{count(len(numbers), 'vertex')}, {count(len(rows), 'event')}"
+    if not numbers or len(numbers) > MOST_VERTICES:
+        return PageData(about, topics, values, _EMPTY, dict.fromkeys(numbers))
+    stays = before is not None and len(numbers) <= _GROWTH * before.laid
+    stage, found = _stage(numbers, lines, before.places if before is not None and stays else {})
+    return PageData(about, topics, values, stage, found, before.laid if before is not None and stays else len(numbers))
+
+
+def events_page(data: PageData, title: str, *, version: str | None = None) -> tuple[str, str]:
+    """Return a page, and its content security policy.
+
+    Parameters
+    ----------
+    data : PageData
+    title : str
+    version : str, optional
+        Of a live page, which asks its server for later versions.
+
+    Returns
+    -------
+    page, policy : str
+    """
     folder = resources.files("goffish.plot")
     style = "".join(
         (folder / part / "page.css").read_text(encoding="utf-8") for part in ("animation_page", "events_page")
     )
     script = (folder / "events_page" / "page.js").read_text(encoding="utf-8").rstrip("\n")
+    found = data.values["events"]
     key = [
         f'<li><svg viewBox="-8 -8 16 16" aria-hidden="true"><path d="{shape("o", 6.0)}" fill="{colour}"/></svg>'
         f"<span>{safe(topic)}</span></li>"
-        for topic, colour in zip(topics, data["colours"], strict=True)
+        for topic, colour in zip(data.topics, data.values["colours"], strict=True)
     ]
-    listed = [
-        f'<li><button type="button">{safe(one["text"])}</button></li>' for one in data["events"]
-    ]  # fmt: skip
+    listed = [f'<li><button type="button">{safe(one["text"])}</button></li>' for one in found]
+    live: dict[str, Any] = {} if version is None else {"version": version}
+    policy = (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src '{digest(style)}'; "
+        f"script-src '{digest(script)}'" + ("" if version is None else "; connect-src 'self'")
+    )
     page = (folder / "events_page" / "page.html").read_text(encoding="utf-8")
-    return Template(page).substitute(
-        title=safe(shorten(title, 60)), about=f"{count(len(numbers), 'vertex')}, {count(len(rows), 'event')}",
-        style=style, script=script, style_hash=digest(style), script_hash=digest(script),
-        stage=_stage(numbers, lines), key="\n".join(key), events="\n".join(listed), last=str(len(rows)),
-        status=safe(data["events"][-1]["text"]) if rows else "no events", data=as_json(data),
+    text = Template(page).substitute(
+        title=safe(shorten(title, 60)), about=data.about, style=style, script=script, policy=policy, stage=data.stage,
+        shape=shape("o", 6.0), key="\n".join(key), events="\n".join(listed), last=str(len(found)),
+        status=safe(found[-1]["text"]) if found else "no events", data=as_json(data.values | live),
     )  # fmt: skip
+    return text, policy
+
+
+def require_page() -> None:
+    """Raise an error if what draws pages is missing.
+
+    Raises
+    ------
+    InputError
+    """
+    require_matplotlib()
 
 
 def check_graph_events(path: str | Path) -> None:
@@ -184,6 +284,33 @@ def write_graph_events(
     return target
 
 
+def _near(
+    rows: list[tuple[str, dict[str, Any]]], numbers: dict[Any, int], edges: list[_Edge]
+) -> tuple[dict[Any, int], list[_Edge]]:
+    """Return the vertices of the last events and the last edges between them, as many as a page shows."""
+    named: set[int] = set()
+    for _, row in reversed(rows):
+        found = {numbers[one] for one in _labels(row) if one in numbers}
+        if len(named | found) > MOST_VERTICES:
+            break
+        named |= found
+    kept = [one for one in edges if one.source in named and one.target in named][-MOST_EDGES:]
+    order = sorted(named)
+    places = {vertex: at for at, vertex in enumerate(order)}
+    labels = list(numbers)
+    moved = [one._replace(source=places[one.source], target=places[one.target]) for one in kept]
+    return {labels[vertex]: at for at, vertex in enumerate(order)}, moved
+
+
+def _labels(row: Mapping[str, Any]) -> list[Any]:
+    """Return what the columns of an event name, beside edges."""
+    found: list[Any] = []
+    for name, value in row.items():
+        if name not in _BESIDE and value is not None:
+            found += value if isinstance(value, list) else [value]
+    return [one for one in found if _is_key(one)]
+
+
 def _edges(table: pa.Table) -> tuple[dict[Any, int], list[_Edge]]:
     """Return positions of the vertices, and the edges."""
     numbers: dict[Any, int] = {}
@@ -208,16 +335,12 @@ def _seconds(time: datetime) -> float:
 def _event(at: int, topic: str, row: dict[str, Any], numbers: dict[Any, int], edges: list[_Edge]) -> dict[str, Any]:
     """Return an event for the page: its vertices are those that its columns name."""
     status, time = row["status"], _seconds(row["time"])
-    values: list[Any] = []
-    for name, value in row.items():
-        if name not in _BESIDE and value is not None:
-            values += value if isinstance(value, list) else [value]
     named = set(row.get("edges") or [])
     if "id" in row:
         named.add(row["id"])
     matched = [n for n, one in enumerate(edges) if one.id in named and one.begin <= time]
     matched = [n for n in matched if edges[n].end is None or time < edges[n].end]  # type: ignore[operator]
-    vertices = [numbers[one] for one in values if _is_key(one) and one in numbers]
+    vertices = [numbers[one] for one in _labels(row) if one in numbers]
     vertices += [end for n in matched for end in edges[n][:2]]
     key = [
         topic,
@@ -243,16 +366,37 @@ def _text(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def _stage(numbers: Mapping[Any, int], edges: Iterable[_Edge]) -> str:
-    """Return the picture: all edges that there were, and the vertices."""
-    ends = np.array([one[:2] for one in edges], np.int64)
+def _placed(numbers: Mapping[Any, int], ends: Any, known: Mapping[Any, Any], size: tuple[float, float]) -> Any:
+    """Return positions in a box; vertices that were there before stay, and new ones are near their neighbors."""
+    width, height = size
+    old = {vertex: known[label] for label, vertex in numbers.items() if label in known}
+    if not old:
+        return fit(place(len(numbers), ends[:, 0], ends[:, 1], aspect=width / height), width, height)
+    rng = np.random.default_rng(len(numbers))
+    places = rng.uniform((0, 0), (width, height), (len(numbers), 2))
+    for vertex, at in old.items():
+        places[vertex] = at
+    placed = np.zeros(len(numbers), bool)
+    placed[list(old)] = True
+    for source, target in ends.tolist():
+        for new, near in ((source, target), (target, source)):
+            if placed[near] and not placed[new]:
+                places[new] = np.clip(places[near] + rng.normal(0, 0.06 * width, 2), 0, size)
+                placed[new] = True
+    return places
+
+
+def _stage(numbers: Mapping[Any, int], edges: Iterable[_Edge], known: Mapping[Any, Any]) -> tuple[str, dict[Any, Any]]:
+    """Return the picture, which is of all edges that there were and their vertices, and the positions of these."""
+    ends = np.array([one[:2] for one in edges], np.int64).reshape(-1, 2)
     with settings():
         canvas = Canvas(new_figure(*_SIZE), _STAGE)
         radius = float(np.clip(0.16 * np.sqrt(canvas.width * canvas.height / len(numbers)), 2.5, 11.0))
         margin = radius + 6
-        width, height = canvas.width - 2 * margin, canvas.height - 2 * margin
-        places = fit(place(len(numbers), ends[:, 0], ends[:, 1], aspect=width / height), width, height) + margin
+        box = canvas.width - 2 * margin, canvas.height - 2 * margin
+        places = _placed(numbers, ends, known, box) + margin
         places = separate(places, np.full(len(places), radius), canvas.width, canvas.height, 1.5)
+        found = dict(zip(numbers, places - margin, strict=True))
         texts: list[tuple[int, Any]] = []
         if len(numbers) <= _LABELLED:
             for at in places:
@@ -285,4 +429,4 @@ def _stage(numbers: Mapping[Any, int], edges: Iterable[_Edge]) -> str:
         lines.append(
             f'<text data-vertex="{vertex}" x="{x:.1f}" y="{canvas.height - y:.1f}">{safe(text.get_text())}</text>'
         )
-    return "\n".join([*lines, "</g>\n</svg>"])
+    return "\n".join([*lines, "</g>\n</svg>"]), found

@@ -184,18 +184,7 @@ class Server:
         guard = Guard(clients, limits, metrics)
         server = grpc.aio.server(
             interceptors=[*interceptors, guard],
-            options=[
-                ("grpc.max_receive_message_length", settings.max_message_bytes),
-                ("grpc.max_send_message_length", max(settings.max_message_bytes, 8 << 20)),
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_allowed_incoming_connections", _open_files() // 2),
-                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_S * 1000),
-                # Detect dead connections, and accept keepalive pings of clients.
-                ("grpc.keepalive_time_ms", 60_000),
-                ("grpc.keepalive_timeout_ms", 20_000),
-                ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
-                ("grpc.keepalive_permit_without_calls", 1),
-            ],
+            options=server_options(settings),
         )
         queue = (settings.max_queued, settings.max_queued_per_client)
         service = JobService(jobs, supervisor, inputs, feeds, served, *queue, most, flows)
@@ -211,7 +200,7 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         described = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(described, server, pool=Symbols())
-        self.port = _bind(server, settings)
+        self.port = bind(server, settings)
         dashboard = None
         if settings.web is not None:
             pages = Pages(jobs, supervisor, service, flow_service, clients, limits, metrics, check)
@@ -281,7 +270,30 @@ def _open_files() -> int:
     return limit
 
 
-def _bind(server: Any, settings: Settings) -> int:
+def server_options(settings: Settings) -> list[tuple[str, int]]:
+    """Return the options of a gRPC server."""
+    return [
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_send_message_length", max(settings.max_message_bytes, 8 << 20)),
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", _open_files() // 2),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_S * 1000),
+        # Detect dead connections, and accept keepalive pings of clients.
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def bind(server: Any, settings: Settings) -> int:
+    """Bind the address of a server, and return its port.
+
+    Raises
+    ------
+    InputError, JobError
+        The address cannot be bound, or a file cannot be read.
+    """
     if not settings.listen.startswith("unix:"):
         check_free(settings.listen, "--listen")
     try:

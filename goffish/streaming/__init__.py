@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         read_parquet,
     )
     from goffish.streaming.topology import Alternate, Channel, Operator, Topology
+    from goffish.streaming.webhook import post_json_lines
     from goffish.streaming.windows import Window, session, sliding, tumbling
 
 _HOMES = {
@@ -75,6 +76,7 @@ _HOMES = {
         "read_json_lines",
         "read_parquet",
     ),
+    "webhook": ("post_json_lines",),
     "topology": ("Alternate", "Channel", "Operator", "Topology"),
     "windows": ("Window", "session", "sliding", "tumbling"),
 }
@@ -85,9 +87,10 @@ __all__ = [
     "Histogram", "KeyState", "KeyedStream", "LiveGraph", "LiveProgram", "Loop", "Metrics", "Operator",
     "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Sink", "Source", "SparkRun", "Stream", "Timers",
     "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call", "collect", "from_iterable",
-    "generate", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs", "read_json_lines", "read_kafka",
-    "read_parquet", "receive_grpc", "receive_http", "session", "sliding", "spark_algorithm", "spark_queries",
-    "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka", "write_parquet",
+    "generate", "post_json_lines", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
+    "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding",
+    "spark_algorithm", "spark_queries", "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka",
+    "write_parquet",
 ]  # fmt: skip
 
 

@@ -39,12 +39,15 @@ class Writer:
         Distinguishes the files of several processes.
     publishes : bool
         Whether records are visible only after `commit`; the latency of records counts until then.
+    columns : bool
+        Whether records have columns, which are the same for all.
     spool : Path or None
         Local folder in which the run keeps what writers prepare; None if it resumes from no checkpoint.
     """
 
     part = ""
     publishes = False
+    columns = False
     spool: Path | None = None
 
     def write(self, batch: Batch) -> None:
@@ -84,6 +87,9 @@ class Writer:
         number : int or None
             ``None`` for a run that begins.
         """
+
+    def interrupt(self) -> None:
+        """Let `write` and `commit`, which another thread has called, give up what they wait for."""
 
     def close(self) -> None:
         """Discard what was not prepared."""
@@ -233,7 +239,7 @@ class ParquetWriter(FolderWriter):
         What the next row group holds.
     """
 
-    suffix = ".parquet"
+    suffix, columns = ".parquet", True
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)
@@ -351,7 +357,7 @@ class _JsonWriter(_TextWriter):
 
 
 class _CsvWriter(_TextWriter):
-    suffix = ".csv"
+    suffix, columns = ".csv", True
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)

@@ -53,12 +53,13 @@ PLACED = {
     "spark-submit --master spark://head:7077 --py-files": "bare=$(without_goffish); PYSPARK_DRIVER_PYTHON=python "
     "PYSPARK_PYTHON=$bare spark-submit --master 'local-cluster[1,1,1024]' --py-files",
 }
-#: ``goffish serve`` runs in the background until the next one, or the end of the page. ``newest`` is the id of a job.
+#: ``goffish serve`` and ``goffish stream serve`` run in the background until the next one, or the end of the page.
+#: ``newest`` is the id of a job.
 SHELL = r"""
 set -eEuo pipefail
 trap 'echo "failed: $BASH_COMMAND" >&2' ERR
 goffish() {
-    if [ "$1" != serve ]; then command goffish "$@"; return; fi
+    if [[ "$*" != serve* && "$*" != "stream serve "* ]]; then command goffish "$@"; return; fi
     if [ -n "${server-}" ]; then kill "$server" 2> /dev/null || true; wait "$server" || true; fi
     command goffish "$@" > serving.log &
     server=$!

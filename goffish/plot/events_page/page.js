@@ -1,13 +1,20 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  let data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const play = byId("play"), slider = byId("at"), number = byId("number"), status = byId("status"), speed = byId("speed");
-  const vertices = Array.from(byId("vertices").children), edges = Array.from(byId("edges").children);
-  const labels = Array.from(byId("labels").children), buttons = Array.from(byId("events").querySelectorAll("button"));
-  const last = data.events.length;
+  let vertices, edges, labels, buttons, last, now = -1, timer = 0;
 
-  let now = -1, timer = 0;
+  // Find what is drawn and listed.
+  const find = () => {
+    [vertices, edges, labels] = ["vertices", "edges", "labels"].map((id) => Array.from(byId(id).children));
+    buttons = Array.from(byId("events").querySelectorAll("button"));
+    last = data.events.length;
+    buttons.forEach((button, i) => {
+      button.style.borderLeftColor = data.colours[data.events[i].topic];
+      button.addEventListener("click", () => { stop(); show(i + 1); });
+    });
+  };
 
   // Answers that hold after some events: each event opens one, closes one, or changes the vertices of one.
   const answers = (count) => {
@@ -69,10 +76,6 @@
   play.addEventListener("click", toggle);
   slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
   speed.addEventListener("change", () => { if (timer) start(); });
-  buttons.forEach((button, i) => {
-    button.style.borderLeftColor = data.colours[data.events[i].topic];
-    button.addEventListener("click", () => { stop(); show(i + 1); });
-  });
   const keys = { ArrowLeft: () => now - 1, ArrowRight: () => now + 1, Home: () => 0, End: () => last };
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.target === speed) return;
@@ -81,5 +84,51 @@
     else return;
     event.preventDefault();
   });
+
+  // A live page shows what its server has as soon as there is more; the slider stays, or follows at the end.
+  const update = (found) => {
+    const follows = now === last, event = now ? data.events[now - 1] : null;
+    data = found.values;
+    const stage = new DOMParser().parseFromString(found.stage, "text/html").querySelector("svg");
+    byId("stage").replaceWith(document.importNode(stage, true));
+    byId("events").replaceChildren(...data.events.map((one) => {
+      const item = document.createElement("li"), button = document.createElement("button");
+      button.type = "button";
+      button.textContent = one.text;
+      item.append(button);
+      return item;
+    }));
+    const circle = byId("shape").content.firstElementChild;
+    byId("key").replaceChildren(...found.topics.map((topic, i) => {
+      const item = document.createElement("li"), mark = document.importNode(circle, true), name = document.createElement("span");
+      mark.firstElementChild.setAttribute("fill", data.colours[i]);
+      name.textContent = topic;
+      item.append(mark, name);
+      return item;
+    }));
+    byId("about").textContent = found.about;
+    find();
+    slider.max = byId("last").textContent = last;
+    const at = event ? data.events.findIndex((one) => one.text === event.text && one.key === event.key) + 1 : 0;
+    show(follows && !timer ? last : at);
+  };
+  const poll = async (version) => {
+    let next = version;
+    try {
+      const answer = await (await fetch("version")).json();
+      if (answer.version !== version) {
+        const found = await (await fetch("data")).json();
+        update(found);
+        next = found.version;
+      }
+      byId("about").classList.remove("away");
+    } catch {
+      byId("about").classList.add("away");
+    }
+    setTimeout(poll, 1000, next);
+  };
+
+  find();
   show(last);
+  if (data.version !== undefined) poll(data.version);
 })();

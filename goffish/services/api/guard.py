@@ -41,6 +41,8 @@ _ROLES = {
     "/goffish.v1.JobService/Upload": Role.SUBMIT,
     "/goffish.v1.FlowService/StopFlow": Role.SUBMIT, "/goffish.v1.FlowService/UpdateFlow": Role.SUBMIT,
     "/goffish.v1.FlowService/ScaleFlow": Role.SUBMIT, "/goffish.v1.FlowService/SwitchAlternate": Role.SUBMIT,
+    "/goffish.v1.RecordService/PushRecords": Role.SUBMIT, "/goffish.v1.LiveGraphService/SubmitQueries": Role.SUBMIT,
+    "/goffish.v1.LiveGraphService/CancelQuery": Role.SUBMIT,
 }  # fmt: skip
 #: Cheap calls with large responses; few run concurrently per client.
 _READS = frozenset(

@@ -23,6 +23,7 @@ from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, event_time, moments
 from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.catalogue import make_followed
+from goffish.streaming.graphs.delivery import Deliveries
 from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
 from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
 from goffish.streaming.graphs.followed import Followed
@@ -33,6 +34,7 @@ from goffish.streaming.graphs.programs.run import ProgramRun, Settings
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.journal import Refused
+from goffish.streaming.sinks import Sink
 from goffish.streaming.windows import Duration, microseconds
 
 #: Records of iterables that are encoded at a time.
@@ -74,6 +76,8 @@ class LiveGraph:
     ----------
     errors : deque of (record, str)
         Records that were not applied, with the reason.
+    lock : threading.Condition
+        Held while records are applied, and notified afterwards; other threads hold it to read.
 
     Raises
     ------
@@ -119,10 +123,12 @@ class LiveGraph:
         self._syncs: list[Callable[[], None]] = []
         self._engine = Engine(self._options)
         self._folder: Folder | None = None
+        self._deliveries = Deliveries(events, None if state is None else local_path(state))
+        self.lock = self._deliveries.changed
         if state is not None:
             self._folder = Folder(state, self._options, kept)
             try:
-                self._engine = recovered(self._folder, self._options)
+                self._engine = recovered(self._folder, self._options, self._deliveries.needed())
             except BaseException:
                 self._folder.close()
                 raise
@@ -163,35 +169,98 @@ class LiveGraph:
         was last seen. Edges without ``id`` are named by their ends and the attribute ``type``, ``src>dst:type``. ``-v``
         also removes the edges of the vertex. Updates of what does not exist have no effect, and are counted.
         """
+        self._deliveries.begin(lambda: [query.topic for query in self._engine.topics.values()])
         for part in parts_of(records):
-            self._check()
-            is_table = isinstance(part, pa.Table)
-            found = self._engine.encoder.table(part) if is_table else self._engine.encoder.rows(part)
-            arrival = Arrival(found.records, len(found.rejected), time.monotonic() - self._started)
-            with self._whole():
-                packed = None if self._folder is None else arrival.packed()
-                added = self._log(FEED, packed, len(found.records.ops))
-                begun = time.monotonic()
-                released = self._engine.take(arrival)
-                self._follow(FEED, added, arrival)
-                if self._folder is not None:
-                    self._folder.policy.measure(len(found.records.ops), time.monotonic() - begun)
-            late = [(place, "late: records of this time have been applied") for place in found.places[released.late]]
-            for place, error in found.rejected + late:
-                self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
-            self._engine.deliver()
-            if self._folder is not None and self._folder.policy.is_due(time.monotonic()):
-                self.checkpoint()
+            with self.lock:
+                self._feed(part)
+            self._deliveries.follow()
         return len(self._engine.sequencer)
+
+    def _feed(self, part: Any) -> None:
+        self._check()
+        is_table = isinstance(part, pa.Table)
+        found = self._engine.encoder.table(part) if is_table else self._engine.encoder.rows(part)
+        arrival = Arrival(found.records, len(found.rejected), time.monotonic() - self._started)
+        with self._whole():
+            packed = None if self._folder is None else arrival.packed()
+            added = self._log(FEED, packed, len(found.records.ops))
+            begun = time.monotonic()
+            released = self._engine.take(arrival)
+            self._follow(FEED, added, arrival)
+            if self._folder is not None:
+                self._folder.policy.measure(len(found.records.ops), time.monotonic() - begun)
+        late = [(place, "late: records of this time have been applied") for place in found.places[released.late]]
+        for place, error in found.rejected + late:
+            self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
+        self._engine.deliver()
+        if self._folder is not None and self._folder.policy.is_due(time.monotonic()):
+            self.checkpoint()
 
     def end(self) -> None:
         """Apply all records that wait, as no more will come. Later records are late."""
-        self._check()
-        with self._whole():
-            added = self._log(END, None)
-            self._engine.end()
-            self._follow(END, added)
-        self._engine.deliver()
+        with self.lock:
+            self._check()
+            with self._whole():
+                added = self._log(END, None)
+                self._engine.end()
+                self._follow(END, added)
+            self._engine.deliver()
+        self._deliveries.follow()
+
+    def deliver(self, topic: str, sink: Sink, *, name: str | None = None, every: Duration = 1.0) -> None:
+        """Deliver the events of a query to a sink, on a thread, from the first one on.
+
+        Parameters
+        ----------
+        topic : str
+        sink : Sink
+            As `write_parquet`, `write_delta`, `write_kafka` or `post_json_lines` returns; a table for this topic
+            alone. Other sinks get mappings, which also have the ``topic``.
+        name : str, optional
+            By which the delivery continues after this process has ended [default: the topic].
+        every : str, float or timedelta
+            How long events are collected for a file, a version of a table or a transaction.
+
+        Raises
+        ------
+        InputError
+            There is no such topic, the name is in use, the target is not accepted, or events are not kept any more.
+
+        Notes
+        -----
+        With a folder, as `state`, a delivery continues after the last event that it has confirmed, and each event
+        arrives exactly once in files, Delta tables and Kafka topics, and at least once, with the same ``event_id``,
+        elsewhere, however this process ends. Call this before the first records are fed, so that no event is given up
+        which is still to be delivered. Without a folder, events that were not delivered are lost with the process.
+
+        When as many events wait as are kept of a query, `feed` waits. An error of a sink is raised by `feed`,
+        `end`, `flush` or `close`.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> live, seen = gf.stream.LiveGraph(lateness=0), gf.stream.collect()
+        >>> _ = live.submit("DETECT Match(vertex:{kind = host}) AS hosts")
+        >>> live.deliver("hosts", seen)
+        >>> _ = live.feed([{"t": 1, "op": "+v", "id": "a", "attrs": {"kind": "host"}}])
+        >>> live.flush()
+        >>> [(event["topic"], event["status"], event["id"]) for event in seen.values]
+        [('hosts', 'MATCHED', 'a')]
+        """
+        with self.lock:
+            self._check()
+            seconds = microseconds(every, "every", zero=True) / 1e6
+            self._deliveries.add(topic if name is None else name, self._query(topic).topic, sink, seconds)
+
+    def flush(self) -> None:
+        """Wait until all events are delivered.
+
+        Raises
+        ------
+        JobError
+            A delivery has failed.
+        """
+        self._deliveries.flush()
 
     def before_checkpoints(self, sync: Callable[[], None]) -> None:
         """Call a function before each checkpoint: to make durable what was written of the events before it.
@@ -296,21 +365,31 @@ class LiveGraph:
             sync()
         self._folder.save(self._engine.saved(), self._engine.now)
 
-    def close(self) -> None:
-        """Save the state if there is a folder, and let another process use it. No more records are accepted.
+    def close(self, *, flush: bool = True) -> None:
+        """Deliver all events, save the state if there is a folder, and let another process use it.
+
+        No more records are accepted.
+
+        Parameters
+        ----------
+        flush : bool
+            Whether to wait until all events are delivered. With a folder, others are delivered by the next process.
 
         Raises
         ------
         JobError
-            The folder cannot be written; what was fed is in its log.
+            A delivery has failed, or the folder cannot be written; what was fed is in its log.
         """
         folder, self._folder = self._folder, None
         try:
+            if flush and not self._torn:
+                self._deliveries.flush()
             if folder is not None and not self._torn and folder.policy.bytes:
                 for sync in self._syncs:
                     sync()
                 folder.save(self._engine.saved(), self._engine.now)
         finally:
+            self._deliveries.stop()
             if folder is not None:
                 folder.close()
                 self._torn = self._torn or "is closed"
@@ -318,8 +397,8 @@ class LiveGraph:
     def __enter__(self) -> LiveGraph:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.close(flush=kind is None)
 
     def _check(self) -> None:
         if self._torn:
@@ -402,16 +481,17 @@ class LiveGraph:
         >>> live.events("paths").select(["status", "source", "sink", "hops"]).to_pylist()
         [{'status': 'REACHABLE', 'source': 'a', 'sink': 'h', 'hops': 2}]
         """
-        self._check()
-        folder = self._folder
-        history = None if folder is None else _History(folder.path, self._options, folder.end)
-        topics = self._engine.submit(text, parameters or {}, on_events, history)
-        with self._whole(done=True):
-            plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
-            self._log(SUBMIT, (text, plain))
-        if any(topic not in self._engine.queries.all for topic in topics):
-            self.checkpoint()  # what the replay for a query in the past needs may be gone later
-        self._engine.deliver()
+        with self.lock:
+            self._check()
+            folder = self._folder
+            history = None if folder is None else _History(folder.path, self._options, folder.end)
+            topics = self._engine.submit(text, parameters or {}, on_events, history)
+            with self._whole(done=True):
+                plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
+                self._log(SUBMIT, (text, plain))
+            if any(topic not in self._engine.queries.all for topic in topics):
+                self.checkpoint()  # what the replay for a query in the past needs may be gone later
+            self._engine.deliver()
         return topics
 
     def follow(
@@ -531,11 +611,13 @@ class LiveGraph:
         InputError
             No such query runs.
         """
-        self._check()
-        self._engine.cancel(topic)
-        with self._whole(done=True):
-            self._follow(CANCEL, self._log(CANCEL, topic))
-        self._engine.deliver()
+        with self.lock:
+            self._check()
+            self._engine.cancel(topic)
+            with self._whole(done=True):
+                self._follow(CANCEL, self._log(CANCEL, topic))
+            self._engine.deliver()
+        self._deliveries.follow()
 
     def subscribe(self, topic: str, on_events: Callable[[str, pa.Table], None], after: int | None = None) -> None:
         """Pass the events of a query to a function, which takes the place of an earlier one.
@@ -566,7 +648,18 @@ class LiveGraph:
         """Topics of all queries, also of those that have ended."""
         return list(self._engine.topics)
 
-    def events(self, topic: str, after: int = 0) -> pa.Table:
+    @property
+    def failure(self) -> str:
+        """Why records are not accepted any more, or a delivery has failed; empty otherwise."""
+        return f"the live graph {self._torn}" if self._torn else self._deliveries.failure
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """Number of the next event of each topic."""
+        with self.lock:
+            return {topic: query.topic.count for topic, query in self._engine.topics.items()}
+
+    def events(self, topic: str, after: int = 0, most: int | None = None) -> pa.Table:
         """Return the events of a query.
 
         Parameters
@@ -574,6 +667,8 @@ class LiveGraph:
         topic : str
         after : int
             Number of the first event to be returned.
+        most : int, optional
+            How many are returned at most.
 
         Returns
         -------
@@ -586,7 +681,8 @@ class LiveGraph:
         InputError
             There is no such topic, or the events are not kept any more.
         """
-        return self._query(topic).topic.events(after)
+        with self.lock:
+            return self._query(topic).topic.events(after, most)
 
     def answers(self, topic: str) -> pa.Table:
         """Return the current answers of a query.
@@ -605,7 +701,8 @@ class LiveGraph:
         InputError
             There is no such topic.
         """
-        return self._query(topic).answers()
+        with self.lock:
+            return self._query(topic).answers()
 
     def query(self, topic: str) -> str:
         """Return the text of a query, with the values of its parameters.
@@ -856,8 +953,19 @@ def _named(name: str) -> Iterator[None]:
         raise CheckpointError(f"{name}: is damaged ({error})") from None
 
 
-def recovered(folder: Folder, options: Options) -> Engine:
+def recovered(folder: Folder, options: Options, needed: Mapping[str, int]) -> Engine:
     """Return the engine of a folder as it was after the last entry of the log.
+
+    Parameters
+    ----------
+    folder : Folder
+    options : Options
+    needed : mapping
+        By topic, the first event that is kept in any case.
+
+    Returns
+    -------
+    Engine
 
     Raises
     ------
@@ -865,10 +973,19 @@ def recovered(folder: Folder, options: Options) -> Engine:
         Something is damaged that is needed.
     """
     engine, first, damaged = restored(folder.path, options)
+
+    def keep() -> None:
+        topics = engine.topics if needed else {}
+        for topic in needed.keys() & topics.keys():
+            topics[topic].topic.needed = needed[topic]
+
     try:
+        keep()
         folder.open_log(first)
         for number, form, held in read_log(folder.path, first):
             replay(engine, form, held, folder.path, number)
+            if form == SUBMIT:
+                keep()
     except CheckpointError as error:
         if not damaged:
             raise

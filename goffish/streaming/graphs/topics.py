@@ -91,6 +91,8 @@ class Topic:
         #: Events, the last ones of all.
         self.kept: deque[Events | Closing] = deque()
         self.first = self.count = 0
+        #: First event that a delivery has not confirmed; it and later ones are kept, however many there are.
+        self.needed: int | None = None
         #: Whether events are passed on as tables when they are published.
         self.is_heard = False
         #: Why and when the query ended.
@@ -129,11 +131,12 @@ class Topic:
     def _keep(self, events: Events | Closing) -> None:
         size = len(events.keys)
         self.count += size
-        if isinstance(events, Events) and size > self._most:
-            events = events.take(np.s_[-self._most :])
-            self.first += size - self._most
+        most = self._most if self.needed is None else max(self._most, self.count - self.needed)
+        if isinstance(events, Events) and size > most:
+            events = events.take(np.s_[-most:])
+            self.first += size - most
         self.kept.append(events)
-        while self.count - self.first - len(self.kept[0].keys) >= self._most:
+        while self.count - self.first - len(self.kept[0].keys) >= most:
             self.first += len(self.kept.popleft().keys)
 
     def close(self, reason: str, stamps: Stamps) -> pa.Table:
@@ -146,8 +149,8 @@ class Topic:
         """Let the query go on after it has ended."""
         self.closed, self._pattern = None, pattern
 
-    def events(self, after: int) -> pa.Table:
-        """Return the events from a number on.
+    def events(self, after: int, most: int | None = None) -> pa.Table:
+        """Return the events from a number on, `most` of them if it is given.
 
         Raises
         ------
@@ -156,12 +159,18 @@ class Topic:
         """
         if after < self.first:
             raise InputError(f"after = {after:,}: events of {self.name} are kept from {self.first:,} on")
-        tables, at = [], self.first
-        for events in self.kept:
-            if at + len(events.keys) > after:
-                table = self._rows(events, at) if isinstance(events, Events) else self._closing(events, at)
-                tables.append(table.slice(max(0, after - at)))
-            at += len(events.keys)
+        end = self.count if most is None else min(self.count, after + most)
+        tables, at = [], self.count
+        for events in reversed(self.kept):  # as mostly the last ones are asked for
+            at -= len(events.keys)
+            first, last = max(0, after - at), min(len(events.keys), end - at)
+            if first < last:
+                part = events.take(np.s_[first:last]) if isinstance(events, Events) else events
+                table = self._rows(part, at + first) if isinstance(part, Events) else self._closing(part, at)
+                tables.append(table)
+            if at <= after:
+                break
+        tables.reverse()
         nothing = np.zeros(0, np.int64)
         never = Stamps(nothing, nothing, nothing)
         empty = Events(never, never, nothing.astype(np.int8), nothing, nothing, nothing.astype(np.bool_))

@@ -6,11 +6,11 @@ import html
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from goffish.addresses import in_digits, is_loopback, split_address
 from goffish.errors import InputError, JobError
@@ -52,43 +52,101 @@ class Page:
     """
 
     def __init__(self, address: str) -> None:
-        found = split_address(in_digits(address))
-        if found is None or not is_loopback(found[0]):
-            raise InputError(f"http {address}: accepted is a loopback HOST:PORT, such as 127.0.0.1:8080")
         with needed_for("http"):
             import prometheus_client  # noqa: F401 (before the flow starts)
-        host, port = found
-        try:
-            self._server = _Server(host, port)
-        except OSError as error:
-            raise JobError(f"http {address}: cannot bind the address ({error.strerror})") from None
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._server.server_address[1]}/"
-        self._begun = False
+        self._server = LoopbackServer(f"http {address}", address)
+        self.url = self._server.url
 
     def start(self, flow: Controlled) -> None:
         """Serve a flow."""
-        self._server.flow = flow
-        self._server.page = _page(flow.topology).encode()
+        page = _page(flow.topology).encode()
+
+        def answer(path: str) -> Answer | None:
+            if path == "/":
+                return Answer("text/html; charset=utf-8", page)
+            if path == "/status":
+                return Answer("application/json", json.dumps(metrics_of(flow)).encode())
+            if path == "/metrics":
+                return Answer(_PROMETHEUS, prometheus(flow.metrics()))
+            if path in _FILES:
+                text = resources.files("goffish.streaming.live").joinpath(path[1:]).read_bytes()
+                return Answer(f"{_FILES[path]}; charset=utf-8", text)
+            return None
+
+        self._server.start(answer, "/, /status and /metrics")
+
+    def close(self) -> None:
+        """Close the address."""
+        self._server.close()
+
+
+class Answer(NamedTuple):
+    """Content type and body of an answer, and the content security policy of a page that has one."""
+
+    kind: str
+    body: bytes
+    policy: str | None = None
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    """HTTP server for this machine; its threads end with the process.
+
+    Parameters
+    ----------
+    name : str
+        Option with the address, for messages.
+    address : str
+        Loopback ``HOST:PORT``; port 0: any free port.
+
+    Attributes
+    ----------
+    url : str
+
+    Raises
+    ------
+    InputError
+        The address is not accepted.
+    JobError
+        The address cannot be bound.
+    """
+
+    daemon_threads, block_on_close, request_queue_size = True, False, 128
+    answer: Callable[[str], Answer | None]
+    accepted: str
+
+    def __init__(self, name: str, address: str) -> None:
+        found = split_address(in_digits(address))
+        if found is None or not is_loopback(found[0]):
+            raise InputError(f"{name}: accepted is a loopback HOST:PORT, such as 127.0.0.1:8080")
+        host, port = found
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._begun = False
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            raise JobError(f"{name}: cannot bind the address ({error.strerror})") from None
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.server_address[1]}/"
+
+    def start(self, answer: Callable[[str], Answer | None], accepted: str) -> None:
+        """Answer requests.
+
+        Parameters
+        ----------
+        answer : callable
+            Takes a path; returns ``None`` if there is none.
+        accepted : str
+            The paths, for messages.
+        """
+        self.answer, self.accepted = answer, accepted
         self._begun = True
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="goffish http", daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.1,), name="goffish http", daemon=True).start()
 
     def close(self) -> None:
         """Close the address."""
         if self._begun:
-            self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads, block_on_close, request_queue_size = True, False, 128
-    flow: Controlled
-    page: bytes
-
-    def __init__(self, host: str, port: int) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        super().__init__((host, port), _Handler)
+            self.shutdown()
+        self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection on a thread, or close it if there are too many."""
@@ -109,7 +167,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: LoopbackServer
     server_version, sys_version, timeout = "goffish", "", _TIMEOUT_S
 
     def do_GET(self) -> None:
@@ -118,21 +176,17 @@ class _Handler(BaseHTTPRequestHandler):
         named = split_address(host) or (host.strip("[]"), 80)
         if not is_loopback(named[0]):  # a page of another site whose name leads here
             self._send(403, "text/plain", b"The host must be a loopback address.\n")
-        elif self.path == "/":
-            self._send(200, "text/html; charset=utf-8", self.server.page)
-        elif self.path == "/status":
-            self._send(200, "application/json", json.dumps(metrics_of(self.server.flow)).encode())
-        elif self.path == "/metrics":
-            self._send(200, _PROMETHEUS, prometheus(self.server.flow.metrics()))
-        elif self.path in _FILES:
-            text = resources.files("goffish.streaming.live").joinpath(self.path[1:]).read_bytes()
-            self._send(200, f"{_FILES[self.path]}; charset=utf-8", text)
+        elif (found := self.server.answer(self.path)) is not None:
+            self._send(200, *found)
         else:
-            self._send(404, "text/plain", b"Accepted are /, /status and /metrics.\n")
+            self._send(404, "text/plain", f"Accepted are {self.server.accepted}.\n".encode())
 
-    def _send(self, status: int, kind: str, body: bytes) -> None:
+    def _send(self, status: int, kind: str, body: bytes, policy: str | None = None) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **_HEADERS}.items():
+        headers = {"Content-Type": kind, "Content-Length": str(len(body)), **_HEADERS}
+        if policy is not None:
+            headers["Content-Security-Policy"] = policy
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -65,8 +65,11 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", features=features)
 
     def open(self, path: Path) -> None:
+        self.open_url(path.resolve().as_uri())
+
+    def open_url(self, url: str) -> None:
         before = self._loaded
-        self._call("Page.navigate", url=path.resolve().as_uri())
+        self._call("Page.navigate", url=url)
         while self._loaded == before:
             self.evaluate("0")
 

@@ -1,0 +1,118 @@
+"""``goffish stream serve``: a live graph that clients change and query over gRPC."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from goffish.cli.inputs import duration
+from goffish.cli.output import say
+from goffish.cli.query_commands import begin_deliveries, known_topics
+from goffish.partial import local_path
+
+_ACCESS, _LIMITS = "Access", "Limits"
+
+
+def add_graph_server(stream: typer.Typer) -> None:
+    """Add the command."""
+    stream.command("serve")(_serve)
+
+
+def _serve(
+    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Graph queries (.cgql).")],
+    state: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder of the live graph and its log; a server resumes from it.")
+    ],
+    listen: Annotated[
+        str, typer.Option(help="Address to listen on: HOST:PORT (port 0: any free port) or unix:PATH.")
+    ] = "127.0.0.1:7078",
+    events_page: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Loopback address of a live page of events.", show_default="no page"),
+    ] = None,
+    deliver: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TOPIC=]TARGET",
+            help="Target of events, such as parquet:DIR, kafka:SERVERS/TOPIC or https://HOST/PATH; repeatable.",
+            show_default="none",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Value of a word or of $NAME in graph queries; repeatable."),
+    ] = None,
+    lateness: Annotated[
+        float,
+        typer.Option(**duration("s"), help="How much later than others records may come; numbers are seconds."),
+    ] = 5.0,
+    retention: Annotated[
+        float,
+        typer.Option(
+            **duration("s"), help="Event time for which the log is kept; numbers are seconds.", show_default="7d"
+        ),
+    ] = 604_800.0,
+    clients: Annotated[
+        Path | None, typer.Option(help="Client file, written by goffish clients add.", rich_help_panel=_ACCESS)
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="TLS certificate of the server, in PEM format.", rich_help_panel=_ACCESS)
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Private key of --certificate, in PEM format.", rich_help_panel=_ACCESS)
+    ] = None,
+    client_authority: Annotated[
+        Path | None,
+        typer.Option(
+            help="Certificate authority of clients, in PEM format; enables mutual TLS.", rich_help_panel=_ACCESS
+        ),
+    ] = None,
+    max_call_rate: Annotated[
+        float, typer.Option(help="Maximum calls per second per client.", rich_help_panel=_LIMITS)
+    ] = 5000.0,
+    max_streams: Annotated[
+        int,
+        typer.Option(help="Maximum concurrent streams per client, such as watches.", rich_help_panel=_LIMITS),
+    ] = 1000,
+    max_message: Annotated[int, typer.Option(help="Maximum size of a message, in bytes.", rich_help_panel=_LIMITS)] = 4
+    << 20,
+    max_text: Annotated[
+        int, typer.Option(min=1, help="Maximum size of the text of queries, in bytes.", rich_help_panel=_LIMITS)
+    ] = 65_536,
+    max_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queries.", rich_help_panel=_LIMITS)] = 1000,
+) -> None:
+    """Serve a live graph over gRPC until Ctrl-C or SIGTERM: changes, queries and subscriptions."""
+    import asyncio
+
+    from goffish.extras import needed_for
+
+    with needed_for("the service"):
+        from goffish.services.api.settings import Settings
+        from goffish.services.live_graphs import Bounds, LiveGraphServer
+    from goffish.streaming.graphs.live import LiveGraph
+
+    settings = Settings(
+        home=local_path(state), listen=listen, clients=clients, certificate=certificate, key=key,
+        client_authority=client_authority, rate=max_call_rate, burst=max(max_call_rate, 1.0),
+        max_calls=2 * max_streams, max_message_bytes=max_message, max_streams=max_streams,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        live = LiveGraph(lateness=lateness, state=state, retention=retention)
+        # What is not delivered is in the folder, and a sink that is down does not hold up the end.
+        stack.callback(live.close, flush=False)
+        topics = known_topics(live, queries, param, state)
+        begin_deliveries(live, topics, deliver or (), state)
+        url = None
+        if events_page is not None:
+            from goffish.plot.live_events import EventsPage
+
+            url = stack.enter_context(EventsPage(live, events_page, title=Path(queries).name)).url
+
+        def ready(address: str) -> None:
+            say(f"serving on {address}" + ("" if url is None else f"\npage on {url}"))
+
+        server = LiveGraphServer(live, settings, Bounds(max_queries, max_text))
+        asyncio.run(server.run(ready))
