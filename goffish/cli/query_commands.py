@@ -103,7 +103,8 @@ def run_queries(
     as_document : bool
         Whether events are printed as JSON.
     """
-    from goffish.streaming.graphs.live import LiveGraph, parts_of
+    from goffish.streaming.graphs.live import LiveGraph
+    from goffish.streaming.graphs.parts import parts_of
 
     page = outputs.page
 
@@ -372,7 +373,7 @@ def print_answers(topic: str, state: str, *, as_document: bool) -> None:
 
 def verify_state(state: str, *, as_document: bool) -> None:
     """Replay the log of a live graph, and compare it with its checkpoints."""
-    from goffish.streaming.graphs.live import verify
+    from goffish.streaming.graphs.recovery import verify
 
     found = verify(state)
     if as_document:

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import time
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError
+from goffish.errors import CheckpointError, InputError, JobError
 from goffish.graph.graph import Graph, from_edges
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, event_time, moments
 from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.catalogue import make_followed
 from goffish.streaming.graphs.delivery import Deliveries
-from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
-from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
+from goffish.streaming.graphs.durable import Folder, read_log
+from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options
 from goffish.streaming.graphs.followed import Followed
+from goffish.streaming.graphs.parts import parts_of
 from goffish.streaming.graphs.programs.bundled import program_of
 from goffish.streaming.graphs.programs.placement import Partitioner
 from goffish.streaming.graphs.programs.program import LiveProgram
 from goffish.streaming.graphs.programs.run import ProgramRun, Settings
 from goffish.streaming.graphs.queries import Query
+from goffish.streaming.graphs.recovery import History, recovered, replay, restored
 from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.journal import Refused
 from goffish.streaming.sinks import Sink
 from goffish.streaming.windows import Duration, microseconds
 
-#: Records of iterables that are encoded at a time.
-_CHUNK = 1 << 14
 _ERRORS = 1000
 #: How often the files of another process are looked for.
 _ATTEMPTS = 3
@@ -484,7 +480,7 @@ class LiveGraph:
         with self.lock:
             self._check()
             folder = self._folder
-            history = None if folder is None else _History(folder.path, self._options, folder.end)
+            history = None if folder is None else History(folder.path, self._options, folder.end)
             topics = self._engine.submit(text, parameters or {}, on_events, history)
             with self._whole(done=True):
                 plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
@@ -859,7 +855,7 @@ class LiveGraph:
         if time > self._engine.now:
             raise InputError(f"at = {at}: records are applied until {_text(self._engine.now)} only")
         end = self._next if self._folder is None else self._folder.end
-        found = _History(path, self._options, end)(time)
+        found = History(path, self._options, end)(time)
         if found is None:
             raise InputError(f"at = {at}: the log does not go back that far")
         replica, entries = found
@@ -875,262 +871,5 @@ class LiveGraph:
         return f"LiveGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges{until})"
 
 
-def restored(
-    path: Path, options: Options, most: int | None = None, before: int | None = None
-) -> tuple[Engine, int, list[Saved]]:
-    """Return the engine of the newest checkpoint that is valid, or an empty one.
-
-    Parameters
-    ----------
-    path : Path
-    options : Options
-    most : int, optional
-        Time up to which records may have been applied.
-    before : int, optional
-        Number of an entry of the log, up to which the checkpoint may be.
-
-    Returns
-    -------
-    engine : Engine
-    entry : int
-        Number of the entry of the log that follows.
-    damaged : list of Saved
-        Newer checkpoints that are not valid.
-    """
-    damaged = []
-    for saved in checkpoints(path):
-        if (most is not None and saved.time > most) or (before is not None and saved.entry > before):
-            continue
-        try:
-            engine = Engine(options)
-            engine.install(saved.read(), str(saved.path))
-        except CheckpointError:
-            damaged.append(saved)
-        else:
-            return engine, saved.entry, damaged
-    return Engine(options), 0, damaged
-
-
-class _History:
-    """Finds replicas of a live graph as of earlier times.
-
-    Parameters
-    ----------
-    path : Path
-    options : Options
-    end : int
-        Number of the entry of the log up to which they are replayed.
-    """
-
-    def __init__(self, path: Path, options: Options, end: int) -> None:
-        self._path, self._options, self._end = path, options, end
-
-    def __call__(self, time: int) -> tuple[Replica, Iterator[tuple[int, Added, Any]]] | None:
-        """Return a replica without queries, and the entries of the log that follow; ``None`` if there is none."""
-        engine, first, _ = restored(self._path, self._options, time, self._end)
-        if first < durable.first_entry(self._path):
-            return None
-        engine.leave_queries()
-        return Replica(engine), self._entries(engine, first)
-
-    def _entries(self, engine: Engine, first: int) -> Iterator[tuple[int, Added, Any]]:
-        for number, form, held in read_log(self._path, first):
-            if number >= self._end:
-                return
-            with _named(f"{self._path}, entry {number:,} of the log"):
-                added, given = held
-                # The replica has numbers of its own, so that those of the log cannot be checked here.
-                given = Arrival.unpacked(given, None) if form == FEED else given
-            yield form, added, given
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Name what is damaged."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
-        raise CheckpointError(f"{name}: is damaged ({error})") from None
-
-
-def recovered(folder: Folder, options: Options, needed: Mapping[str, int]) -> Engine:
-    """Return the engine of a folder as it was after the last entry of the log.
-
-    Parameters
-    ----------
-    folder : Folder
-    options : Options
-    needed : mapping
-        By topic, the first event that is kept in any case.
-
-    Returns
-    -------
-    Engine
-
-    Raises
-    ------
-    CheckpointError
-        Something is damaged that is needed.
-    """
-    engine, first, damaged = restored(folder.path, options)
-
-    def keep() -> None:
-        topics = engine.topics if needed else {}
-        for topic in needed.keys() & topics.keys():
-            topics[topic].topic.needed = needed[topic]
-
-    try:
-        keep()
-        folder.open_log(first)
-        for number, form, held in read_log(folder.path, first):
-            replay(engine, form, held, folder.path, number)
-            if form == SUBMIT:
-                keep()
-    except CheckpointError as error:
-        if not damaged:
-            raise
-        names = ", ".join(one.path.name for one in damaged)
-        raise CheckpointError(f"{error}, and it is needed as {names} is damaged") from None
-    for one in damaged:
-        warnings.warn(f"{one.path}: is damaged; the log was replayed from an earlier one", GoffishWarning, stacklevel=4)
-    folder.remove(damaged)
-    return engine
-
-
-def verify(state: str | Path) -> list[dict[str, Any]]:
-    """Replay the log of a live graph from each checkpoint to the next one, and compare what it gives with that one.
-
-    Parameters
-    ----------
-    state : str or Path
-
-    Returns
-    -------
-    list of dict
-        For each checkpoint, the oldest one first: ``checkpoint``, ``entry``, and ``result``, which is ``"same"``,
-        ``"first"`` if there is nothing from which it could be replayed, or else what is wrong.
-
-    Raises
-    ------
-    InputError
-        There is no live graph.
-    CheckpointError
-        The log is damaged.
-    """
-    path = local_path(state)
-    options = durable.options_of(path, state)
-    if options is None:
-        raise InputError(f"{state}: has no live graph")
-    found: list[dict[str, Any]] = []
-    engine: Engine | None = Engine(options)
-    at = 0
-    for saved in reversed(checkpoints(path)):
-        result = "same"
-        try:
-            held = saved.read()
-        except CheckpointError as error:
-            held, result = None, str(error)
-        if engine is not None:
-            try:
-                at = replay_until(path, engine, at, saved.entry)
-            except CheckpointError:
-                if found:
-                    raise
-                result, engine = "first" if held is not None else result, None
-        if engine is not None and held is not None and durable.checksum(engine.saved()) != saved.sha256:
-            result = "differs from the log"
-        if held is not None:
-            engine, at = Engine(options), saved.entry
-            engine.install(held, str(saved.path))
-        found.append({"checkpoint": saved.path.name, "entry": saved.entry, "result": result})
-    if engine is not None:
-        replay_until(path, engine, at, None)
-    return found
-
-
-def replay_until(path: Path, engine: Engine, first: int, end: int | None) -> int:
-    """Replay entries of a log up to a number; return it, or that of the next entry."""
-    for number, form, held in read_log(path, first):
-        if number == end:
-            return number
-        replay(engine, form, held, path, number)
-        first = number + 1
-    if end is not None and first != end:
-        raise CheckpointError(f"{path}: the log ends with entry {first - 1:,}; a checkpoint is of entry {end - 1:,}")
-    return first
-
-
-def replay(engine: Engine, form: int, held: Any, path: Path, number: int) -> None:
-    """Do what an entry of the log says.
-
-    Raises
-    ------
-    CheckpointError
-        It is damaged.
-    """
-    with _named(f"{path}, entry {number:,} of the log"):
-        added, given = held
-        added.add_to(engine.encoder)
-        if form == FEED:
-            given = Arrival.unpacked(given, engine.encoder)
-            engine.take(given)
-        elif form == SUBMIT:
-            text, parameters = given
-            engine.submit(text, parameters, None, _History(path, engine.options, number))
-        elif form == CANCEL:
-            engine.cancel(given)
-        elif form == END:
-            engine.end()
-        else:
-            raise ValueError(f"form {form} is unknown")
-        if form != SUBMIT:
-            for replica in engine.replicas:
-                replica.follow(form, added, given)
-
-
 def _text(time: int) -> str:
     return "the first one" if time == FIRST else moments(np.array([time]))[0].isoformat()
-
-
-def parts_of(records: Any) -> Iterator[Any]:
-    """Return records in parts, as tables or lists: what `LiveGraph.feed` takes at a time."""
-    if isinstance(records, pa.RecordBatch):
-        yield pa.Table.from_batches([records])
-    elif hasattr(records, "__arrow_c_stream__"):
-        yield pa.table(records)
-    elif isinstance(records, str | Path) and Path(records).suffix == ".parquet":
-        yield from _read_parquet(Path(records))
-    else:
-        if isinstance(records, str | Path):
-            records = _read_lines(Path(records))
-        if isinstance(records, Mapping) or not isinstance(records, Iterable):
-            raise InputError(f"records: {type(records).__name__}; accepted are tables, paths and iterables of mappings")
-        rest = iter(records)
-        while part := list(islice(rest, _CHUNK)):
-            yield part
-
-
-def _read_parquet(path: Path) -> Iterator[pa.Table]:
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                yield pa.Table.from_batches([batch])
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def _read_lines(path: Path) -> Iterator[Any]:
-    if path.suffix != ".jsonl":
-        raise InputError(f"{path}: accepted are files that end in .jsonl or .parquet")
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    try:
-                        yield json.loads(line)
-                    except (ValueError, RecursionError) as error:
-                        raise InputError(f"{path}, line {number}: not a JSON value ({error})") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None

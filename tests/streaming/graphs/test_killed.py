@@ -14,8 +14,8 @@ import pytest
 
 import goffish as gf
 from goffish.cli.query_commands import run_queries
-from goffish.streaming.graphs import durable, live
-from goffish.streaming.graphs.live import verify
+from goffish.streaming.graphs import durable, parts
+from goffish.streaming.graphs.recovery import verify
 from tests.streaming.graphs.test_durable import QUERIES, everything
 from tests.streaming.graphs.test_queries import some_records
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("error::goffish.errors.GoffishWarning")
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with queries and records, of which few are taken at a time, with many checkpoints."""
-    monkeypatch.setattr(live, "_CHUNK", 15)
+    monkeypatch.setattr(parts, "_CHUNK", 15)
     monkeypatch.setattr(durable, "_MOST_UPDATES", 60)
     (tmp_path / "q.cgql").write_text(QUERIES)
     lines = [json.dumps(one) + "\n" for one in some_records(random.Random(11), 300)]
