@@ -154,6 +154,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
     communities = gf.louvain(graph)
     shown: Any = object.__new__(Animation)
     client: Any = object.__new__(Client)
+    frame: Any = None  # paths come first
     asynchronous: Any = object.__new__(AsyncClient)
     asynchronous._make_blocking, asynchronous._answered = lambda: nullcontext(client), None
     schema = SeriesSchema(edge=(Attribute("a", "int64"),))
@@ -189,6 +190,14 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "Flow.start:checkpoint": lambda path: flow.start(checkpoint=path),
         "receive_grpc:journal": lambda path: gf.stream.receive_grpc("127.0.0.1:8090", journal=path),
         "receive_http:journal": lambda path: gf.stream.receive_http("127.0.0.1:8080", journal=path),
+        "spark_queries:checkpoint": lambda path: gf.stream.spark_queries(frame, "", checkpoint=path, output="made"),
+        "spark_queries:output": lambda path: gf.stream.spark_queries(frame, "", checkpoint="made", output=path),
+        "spark_algorithm:checkpoint": lambda path: gf.stream.spark_algorithm(
+            frame, "components", checkpoint=path, output="made"
+        ),
+        "spark_algorithm:output": lambda path: gf.stream.spark_algorithm(
+            frame, "components", checkpoint="made", output=path
+        ),
         "write_csv:path": gf.stream.write_csv,
         "write_delta:path": gf.stream.write_delta,
         "write_delta:staging": lambda path: gf.stream.write_delta("table", staging=path),

@@ -161,7 +161,7 @@ class _Batches(ABC):
     """
 
     def __init__(self, checkpoint: str | Path, settings: dict[str, Any], options: Mapping[str, Any]) -> None:
-        self.folder = local_path(checkpoint).absolute()
+        self.folder = Path(checkpoint).absolute()
         self._given = checkpoint
         self.committed = self._last_commit(json.loads(json.dumps(settings, default=str)))
         self.failure: GoffishError | None = None
@@ -324,7 +324,7 @@ class _Queries(_Batches):
         checked = check(script, parameters)
         local = [one for one in checked if shards and _is_local(one, checked)]
         rest = [one for one in checked if one not in local]
-        self.output = local_path(output).absolute()
+        self.output = Path(output).absolute()
         settings = {
             "queries": [str(one) for one in checked], "shards": shards, "output": str(self.output), "json": is_json
         }  # fmt: skip
@@ -497,6 +497,7 @@ def spark_queries(
     >>> session().read.parquet(f"{folder}/events/paid").select("status", "id").collect()
     [Row(status='MATCHED', id='ann>bob:pays')]
     """
+    checkpoint, output = local_path(checkpoint), local_path(output)
     classic(updates.sparkSession)
     _check_stream(updates)
     if shards < 0 or shards > 4096:
@@ -558,7 +559,7 @@ class _Algorithm(_Batches):
         self, checkpoint: str | Path, algorithm: str, weight: str | None, options: Mapping[str, Any], output: Any,
         mode: str, least_change: float, lateness: Duration | None,
     ) -> None:  # fmt: skip
-        self.output = output if callable(output) else local_path(output).absolute()
+        self.output = output if callable(output) else Path(output).absolute()
         self._mode, self._least, self._timed = mode, least_change, lateness is not None
         settings = {
             "algorithm": algorithm, "weight": weight, "options": dict(options), "mode": mode, "timed": self._timed
@@ -720,6 +721,7 @@ def spark_algorithm(
     >>> sorted(tuple(row) for row in found.collect())
     [(1, 1), (2, 1), (3, 1), (7, 7), (8, 7)]
     """
+    checkpoint, output = local_path(checkpoint), output if callable(output) else local_path(output)
     classic(edges.sparkSession)
     _check_stream(edges)
     names = set(edges.columns)

@@ -29,7 +29,7 @@ from goffish.client import Client, ServiceError
 from goffish.errors import GoffishError, InputError
 from goffish.services.api.clients import add_client, digest, read_clients, remove_client, rotate_token
 from goffish.services.api.settings import Settings
-from goffish.services.app import Server, _bind
+from goffish.services.app import Server, bind
 from goffish.services.web.dashboard import Dashboard
 from goffish.v1 import jobs_pb2, jobs_pb2_grpc
 from tests.services.api.serving import RealServer, serving
@@ -387,7 +387,7 @@ def test_localhost_is_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Breaks when a server without TLS listens where a hosts file or a name server sends ``localhost``."""
     opened: list[Any] = []
     server = SimpleNamespace(add_insecure_port=lambda address: opened.append(address) or 7)
-    assert _bind(server, Settings(tmp_path, listen="LocalHost:0")) == 7
+    assert bind(server, Settings(tmp_path, listen="LocalHost:0")) == 7
     monkeypatch.setattr(socket, "create_server", lambda address, family: opened.append(address))
     with contextlib.suppress(AttributeError):  # there is no socket whose port it could ask for
         Dashboard("localhost:7078", None)  # type: ignore[arg-type]

@@ -282,7 +282,8 @@ def algorithm(folder: Path, name: str, **more: Any) -> _Algorithm:
     return _Algorithm(folder / "checkpoint", name, lateness=None, **(given | more))
 
 
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 16), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [range(1), range(1, 16)])
 def test_algorithms_follow_edges(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     """Breaks when folded rows are not what NetworkX computes of all edges so far, also after the driver was killed."""
     for seed in seeds:
