@@ -7,8 +7,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Modules are compiled when they are first imported, and kept: pip would compile thousands that are never used.
 unexport PYTHONDONTWRITEBYTECODE
 
-# More workers than there are cores, as many tests wait for processes and servers.
-export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
+# One worker more than there are cores, as some tests wait for processes and servers.
+export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
 # In the order of their names: the files that come last are short, and no worker waits long for another one's.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder

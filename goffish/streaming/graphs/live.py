@@ -403,17 +403,17 @@ class LiveGraph:
     @contextmanager
     def _whole(self, *, done: bool = False) -> Iterator[None]:
         """Accept nothing more if this is interrupted, or cannot be written to the log although it is done."""
-        self._torn = "was interrupted while it applied records"
         try:
             yield
+            self._mark = Added.mark(self._engine.encoder)
         except Refused as error:
             if done:
                 self._torn = "could not write to its log"
                 raise JobError(str(error)) from None
-            self._torn = ""
             raise JobError(f"{error}; the records were not taken") from None
-        self._torn = ""
-        self._mark = Added.mark(self._engine.encoder)
+        except BaseException:
+            self._torn = "was interrupted while it applied records"
+            raise
 
     def _log(self, form: int, tree: Any, updates: int = 0) -> Added | None:
         """Write what is to be done to the log, with the labels and names that are new; return these."""

@@ -329,8 +329,10 @@ def test_a_function_that_fails() -> None:
     """Breaks when an error of a sink is not raised, or is raised before records are applied."""
     live = stream.LiveGraph(lateness=0)
     live.submit(QUERIES)
-    live.deliver("hosts", stream.call(lambda row: 1 / 0))
+    fed = threading.Event()
+    live.deliver("hosts", stream.call(lambda row: fed.wait(60) and 1 / 0))
     live.feed(records(0, 3))
+    fed.set()
     with pytest.raises(JobError, match="delivery hosts: ZeroDivisionError: division by zero"):
         live.flush()
     with pytest.raises(JobError, match="delivery hosts"):

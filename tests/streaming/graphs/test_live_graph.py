@@ -472,3 +472,13 @@ def test_a_hub_with_many_edges() -> None:
         text = changes_of(encoder, state, [record("1 -v hub")])
         assert text.split("; ") == [*(f"-e {name}" for name in sorted(f"e{n}" for n in range(5000))), "-v hub"]
     assert state.graph.outgoing.used[0] < 20_000
+
+
+def test_a_graph_that_applies_records_has_not_failed() -> None:
+    """Breaks when a server takes a live graph at work for one that was interrupted, and ends."""
+    live, seen = LiveGraph(lateness=0), set[str]()
+    live.submit("DETECT Match(vertex:{}) AS all", on_events=lambda topic, events: seen.add(live.failure))
+    applying = live._engine.take
+    live._engine.take = lambda arrival: (seen.add(live.failure), applying(arrival))[1]  # type: ignore[method-assign]
+    live.feed([{"t": 1, "op": "+v", "id": "a"}])
+    assert seen == {""}

@@ -124,8 +124,8 @@ def test_records_in_a_loop_are_resumed(folder: Path) -> None:
 
 
 def test_stop_empties_the_loop(folder: Path) -> None:
-    cluster = Cluster(flow_of(folder, rate=1000).check(), 2, checkpoint_s=0.1, checkpoint=folder / "saved")
-    poll(cluster, lambda: cluster.metrics()["again"].received > 300)
+    cluster = Cluster(flow_of(folder, rate=250).check(), 2, checkpoint_s=0.1, checkpoint=folder / "saved")
+    poll(cluster, lambda: cluster.metrics()["again"].received > 100)
     cluster.stop()
     assert cluster.run().stopped == "stopped"
     assert 0 < len(lines(folder / "done")) < 2 * COUNT and not lines(folder / "counts")
