@@ -19,11 +19,13 @@ class LinkExpiry:
     ----------
     after : str, float or timedelta
         Event time after the last ``+e`` of an edge at which it is removed.
+    types : iterable of str, optional
+        Only edges with one of these values of the attribute ``type``. Default: all edges.
 
     Raises
     ------
     InputError
-        The duration is not positive, or a record is earlier than the one before.
+        `types` is a text, the duration is not positive, or a record is earlier than the one before.
 
     Notes
     -----
@@ -47,8 +49,11 @@ class LinkExpiry:
     [('-e', '01:40')]
     """
 
-    def __init__(self, after: Duration) -> None:
+    def __init__(self, after: Duration, *, types: Iterable[str] | None = None) -> None:
         self._after = microseconds(after, "after")
+        if isinstance(types, str):
+            raise InputError(f"types = {types!r:.60}: accepted are lists of texts")
+        self._types = None if types is None else frozenset(types)
         #: Time of the last addition and stream of each edge, in the order of the times.
         self._added: dict[Any, tuple[int, Any]] = {}
         self._now = FIRST
@@ -86,28 +91,54 @@ class LinkExpiry:
                     "sort records by time, or use WINDOW"
                 )
             self._now = time
-            yield from self._expired()
-            for update in record.get("updates", ()) if record.get("op") == "txn" else (record,):
-                self._note(update, record.get("stream"))
-            yield record
+            yield from self._expired(record)
 
-    def _note(self, update: Any, stream: Any) -> None:
-        if not isinstance(update, Mapping) or update.get("op") not in ("+e", "-e"):
-            return
-        id = update.get("id")
-        if id is None:
-            kind = (update.get("attrs") or {}).get("type", "")
-            id = f"{update.get('src')}>{update.get('dst')}:{kind}"
-        if isinstance(id, str | int):
-            self._added.pop(id, None)
-            if update["op"] == "+e":
-                self._added[id] = self._now, stream
-
-    def _expired(self) -> Iterator[dict[str, Any]]:
+    def _expired(self, record: Mapping[str, Any]) -> Iterator[Any]:
+        """Return removals until the time of a record, and the record: one for each time, as equal ones may be late."""
+        updates = record.get("updates", ()) if record.get("op") == "txn" else (record,)
+        added = {_edge(one): self._expires(one) for one in updates if isinstance(one, Mapping)}
+        added.pop(None, None)
+        groups: dict[tuple[int, Any], list[Any]] = {}
         while self._added:
-            id, (added, stream) = next(iter(self._added.items()))
-            if added + self._after > self._now:
-                return
+            id, (last, stream) = next(iter(self._added.items()))
+            if (due := last + self._after) > self._now:
+                break
             del self._added[id]
-            removal = {"t": moments(np.array([added + self._after]))[0], "op": "-e", "id": id}
-            yield removal if stream is None else removal | {"stream": stream}
+            if due < self._now or id not in added:
+                groups.setdefault((due, stream), []).append({"op": "-e", "id": id})
+        stream = record.get("stream") or None
+        together = groups.pop((self._now, stream), [])
+        for id, is_added in added.items():
+            self._added.pop(id, None)
+            if is_added:
+                self._added[id] = self._now, stream
+        for (due, other), removals in groups.items():
+            yield _group({"t": moments(np.array([due]))[0]} | ({} if other is None else {"stream": other}), removals)
+        if together:
+            head = {name: record[name] for name in ("t", "stream", "seq") if name in record}
+            if record.get("op") != "txn":  # updates of a transaction do not have the fields of the head
+                one = {name: value for name, value in record.items() if name not in head}
+                updates = () if record.get("op") == "heartbeat" else (one,)
+            record = _group(head, [*together, *updates])
+        yield record
+
+    def _expires(self, update: Mapping[str, Any]) -> bool:
+        return update.get("op") == "+e" and (self._types is None or _type(update) in self._types)
+
+
+def _group(head: dict[str, Any], updates: list[Any]) -> dict[str, Any]:
+    return head | (updates[0] if len(updates) == 1 else {"op": "txn", "updates": updates})
+
+
+def _edge(update: Mapping[str, Any]) -> str | int | None:
+    """Return the id of an edge that is added or removed."""
+    if update.get("op") not in ("+e", "-e"):
+        return None
+    id = update.get("id")
+    if id is None:
+        id = f"{update.get('src')}>{update.get('dst')}:{_type(update)}"
+    return id if isinstance(id, str | int) else None
+
+
+def _type(update: Mapping[str, Any]) -> Any:
+    return (update.get("attrs") or {}).get("type", "")
