@@ -137,7 +137,7 @@ def main() -> None:
     for part in records(data):
         live.feed(part)
     print(f"{options.hosts:,} hosts, {live.counts['applied']:,} records; {len(data.infected):,} hosts were infected")
-    raised = {}
+    raised: dict[str, float] = {}
     for event in live.events("scans").to_pylist():
         if event["status"] == "RAISED":
             raised.setdefault(event["vertex"], event["time"].timestamp())

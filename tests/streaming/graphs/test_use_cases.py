@@ -96,7 +96,7 @@ def test_events_of_a_grid_are_those_of_the_reference(example: ModuleType, monkey
 
 def updates(record: dict[str, Any]) -> list[dict[str, Any]]:
     alone = {name: value for name, value in record.items() if name != "t"}
-    return record["updates"] if record["op"] == "txn" else [alone]  # type: ignore[no-any-return]
+    return record["updates"] if record["op"] == "txn" else [alone]
 
 
 def in_seconds(time: Any) -> float:
