@@ -60,13 +60,14 @@ def network(hosts: int, minutes: int, seed: int) -> Network:
     times, senders, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
     others = senders != targets
     order = np.argsort(times[others], kind="stable")
-    micros = np.rint(5e5 * times[others][order]).astype(np.int64)
+    micros = np.floor(5e5 * times[others][order]).astype(np.int64)
     micros = np.maximum.accumulate(micros - np.arange(len(micros))) + np.arange(len(micros))
     micros = 2 * micros + 1  # no two at once, and none at the end of a minute
     columns = (micros / 1e6).tolist(), senders[others][order].tolist(), targets[others][order].tolist()
     packets: list[list[Packet]] = [[] for _ in range(minutes)]
     for time, sender, target in zip(*columns, strict=True):
-        packets[min(int(time // 60), minutes - 1)].append((time, names[sender], names[target]))
+        if time < 60 * minutes:
+            packets[int(time // 60)].append((time, names[sender], names[target]))
     return Network(names, packets, {names[one]: float(at) for one, at in zip(chosen, instants, strict=True)})
 
 

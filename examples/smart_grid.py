@@ -147,7 +147,8 @@ def main() -> None:
     for readings, messages in records(grid(options.areas, options.minutes, options.seed)):
         live.feed(readings)
         live.feed(messages)
-    live.end()
+    last = 60.0 * options.minutes + 1
+    live.feed([{"t": last, "op": "heartbeat", "stream": name} for name in ("meters", "social")])
     print(f"{CUSTOMERS * options.areas:,} customers in {options.areas:,} areas, {live.counts['applied']:,} records")
     kinds = {kind: {*range(kind, options.areas, 10)} for kind in range(10)}
     truth = {
