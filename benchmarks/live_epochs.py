@@ -48,7 +48,10 @@ def ours(data: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the seconds and answers of each epoch."""
     rows: list[dict[str, Any]] = []
     n = int(data["n"])
-    for name, options in (("components", {}), ("bfs", {"source": int(data["source"]), "directed": False})):
+    of_algorithms: dict[str, dict[str, Any]] = {
+        "components": {}, "bfs": {"source": int(data["source"]), "directed": False},
+    }  # fmt: skip
+    for name, options in of_algorithms.items():
         live = gf.stream.LiveGraph(lateness=0)
         live.feed(pa.table({"t": np.arange(n) / 1e6, "op": ["+v"] * n, "id": np.arange(n)}))
         followed = live.follow(name, **options)
