@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from goffish.streaming.flow_file import read_flow
     from goffish.streaming.gofs_source import read_gofs
     from goffish.streaming.graphs.cgql.syntax import CgqlError
+    from goffish.streaming.graphs.links import LinkExpiry
     from goffish.streaming.graphs.live import LiveGraph
     from goffish.streaming.graphs.programs.program import Column, LiveProgram
     from goffish.streaming.graphs.spark import SparkRun, spark_algorithm, spark_queries
@@ -55,6 +56,7 @@ _HOMES = {
     "flow_file": ("read_flow",),
     "gofs_source": ("read_gofs",),
     "graphs.cgql.syntax": ("CgqlError",),
+    "graphs.links": ("LinkExpiry",),
     "graphs.live": ("LiveGraph",),
     "graphs.spark": ("SparkRun", "spark_algorithm", "spark_queries"),
     "graphs.programs.program": ("Column", "LiveProgram"),
@@ -84,7 +86,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Alternate", "BadLine", "Batch", "CgqlError", "Channel", "ChannelMetrics", "Column", "Combined", "Flow",
-    "Histogram", "KeyState", "KeyedStream", "LiveGraph", "LiveProgram", "Loop", "Metrics", "Operator",
+    "Histogram", "KeyState", "KeyedStream", "LinkExpiry", "LiveGraph", "LiveProgram", "Loop", "Metrics", "Operator",
     "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Sink", "Source", "SparkRun", "Stream", "Timers",
     "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call", "collect", "from_iterable",
     "generate", "post_json_lines", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
