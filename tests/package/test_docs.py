@@ -26,6 +26,8 @@ LANGUAGES = {"python", "py", "sh", "console", "text", "yaml", "json", "ini", "ng
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "data", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
+    for name, text in re.findall(r"^cat > (\S+) <<'END'\n(.*?)^END$", blocks(page, "sh"), re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(text)
     code = blocks(page, "python")
     # A comment behind a bare expression or a print is a claim about its value.
     claims = re.findall(r"^(?:print\()?(\S.*?)\)?\s+# (\{.*\}|Graph\(.*\)|\d[\d ]*)$", code, re.MULTILINE)

@@ -193,7 +193,8 @@ def _walk(forest, vertex, mark, queue, last):
 
 @kernel(allocates=False)
 def _replacement(forest, queue, size, mark):
-    """Return an edge from some vertices to others, or -1."""
+    """Return an edge from some vertices to others, or -1, and how many were looked at."""
+    count = 0
     for i in range(size):
         vertex = queue[i]
         for side in range(2):
@@ -201,9 +202,10 @@ def _replacement(forest, queue, size, mark):
             trees = (forest.trees_out, forest.trees_in)[side]
             for j in range(trees[vertex], adjacency.sizes[vertex]):
                 edge = adjacency.pool[adjacency.starts[vertex] + j]
+                count += 1
                 if forest.marks[forest.sources[edge] + forest.targets[edge] - vertex] != mark:
-                    return edge
-    return -1
+                    return edge, count
+    return -1, count
 
 
 @kernel(allocates=False)
@@ -247,7 +249,7 @@ def _add_edge(forest, edge, u, v):
 
 @kernel(allocates=False)
 def _remove_edge(forest, edge, u, v):
-    """Remove an edge; return how many edges of the forest were looked at."""
+    """Remove an edge; return how many edges were looked at."""
     component, tree = forest.component[u], forest.is_tree[edge]
     forest.edges[component] -= 1
     _touch(forest, component)
@@ -277,7 +279,7 @@ def _remove_edge(forest, edge, u, v):
                 break
             price += forest.trees_out[other[second]] + forest.trees_in[other[second]]
     half, size, mark = (one, last, 1) if first == last else (other, end, 2)
-    found = _replacement(forest, half, size, mark)
+    found, others = _replacement(forest, half, size, mark)
     if found >= 0:
         _promote(forest, found, forest.sources[found], forest.targets[found])
     else:
@@ -286,7 +288,7 @@ def _remove_edge(forest, edge, u, v):
         forest.marks[one[i]] = 0
     for i in range(end):
         forest.marks[other[i]] = 0
-    return cost + price
+    return cost + price + others
 
 
 @kernel(allocates=False)
@@ -318,6 +320,7 @@ def change_components(forest, net, difference, limit):
     for i in range(difference.pairs.size):
         pair = difference.pairs[i]
         u, v, new = net.sources[pair], net.targets[pair], difference.weights[pair]
+        work += 1
         if difference.before[i] == ABSENT:
             _add_edge(forest, pair, u, v)
         elif new == ABSENT:
@@ -329,6 +332,43 @@ def change_components(forest, net, difference, limit):
     _end(forest)
     _settle(forest)
     return work
+
+
+@kernel(allocates=False)
+def begin_components(forest, net, difference):
+    """Follow a whole graph, whose trees are those of shortest paths: most of their edges have few vertices below."""
+    for vertex in difference.come:
+        _begin(forest, vertex)
+    for i in range(difference.pairs.size):
+        pair = difference.pairs[i]
+        u, v = net.sources[pair], net.targets[pair]
+        forest.sources[pair], forest.targets[pair], forest.is_tree[pair] = u, v, False
+        link(forest.outgoing, u, pair)
+        link(forest.incoming, v, pair)
+    queue = forest.queues[0]
+    for root in difference.come:
+        if forest.marks[root]:
+            continue
+        forest.marks[root], queue[0] = 1, root
+        component, first, last = forest.component[root], 0, 1
+        while first < last:
+            vertex = queue[first]
+            first += 1
+            forest.edges[component] += forest.outgoing.sizes[vertex]
+            for side in range(2):
+                adjacency = (forest.outgoing, forest.incoming)[side]
+                for i in range(adjacency.sizes[vertex]):
+                    # Edges of the tree take the places of those before it, which were looked at.
+                    edge = adjacency.pool[adjacency.starts[vertex] + i]
+                    other = forest.sources[edge] + forest.targets[edge] - vertex
+                    if not forest.marks[other]:
+                        forest.marks[other], queue[last] = 1, other
+                        last += 1
+                        _join(forest, component, forest.component[other])
+                        _promote(forest, edge, forest.sources[edge], forest.targets[edge])
+    for vertex in difference.come:
+        forest.marks[vertex] = 0
+    _settle(forest)
 
 
 @kernel(allocates=False)

@@ -71,22 +71,26 @@ class Components(Followed):
         if size > len(forest.component) or pairs > len(forest.sources):
             self._forest = larger_forest(forest, size, pairs)
 
-    def _change(self, difference: Difference, limit: float) -> float:
+    def _make_space(self, difference: Difference) -> None:
         new = difference.pairs[difference.before == ABSENT]
         net, forest = self._seen.net, self._forest
         self._forest = forest._replace(
             outgoing=with_space(forest.outgoing, net.sources[new].astype(np.int64)),
             incoming=with_space(forest.incoming, net.targets[new].astype(np.int64)),
         )
-        return float(cluster_kernels.change_components(self._forest, net, difference, limit))
 
     def _follow(self, difference: Difference, limit: float) -> float:
-        return self._change(difference, limit)
+        if len(difference.pairs) > limit:
+            return float(len(difference.pairs))
+        self._make_space(difference)
+        return float(cluster_kernels.change_components(self._forest, self._seen.net, difference, limit))
 
     def _pass(self) -> None:
         self._forest = empty_forest(0)
         self._fit(len(self._seen.vertices))
-        self._change(self._seen.everything(), np.inf)
+        everything = self._seen.everything()
+        self._make_space(everything)
+        cluster_kernels.begin_components(self._forest, self._seen.net, everything)
 
     def _result(self, vertices: Numbers, labels: pa.Array) -> Result:
         forest = self._forest
