@@ -8,7 +8,6 @@ begins at the position in the checkpoint, and reads from the journal what was ac
 from __future__ import annotations
 
 import hashlib
-import os
 import ssl
 import threading
 import time
@@ -27,6 +26,7 @@ from goffish.errors import InputError, JobError
 from goffish.partial import check_new_place, local_path
 from goffish.streaming.journal import NO_DIGEST, NO_KEY, SEGMENTS, Entry, Journal, Keys, Refused
 from goffish.streaming.sources import Position, Read, Reader, Source
+from goffish.streaming.tokens import given_secret
 from goffish.streaming.windows import Duration, microseconds
 
 _LEAST_TOKEN, _LEAST_BYTES, _LONGEST_KEY = 16, 1024, 255
@@ -367,11 +367,7 @@ class Received(Source):
         InputError
             The environment variable is not set, or the token is too short.
         """
-        token = self.token
-        if token is not None and token.startswith("env:"):
-            token = os.environ.get(token[4:])
-            if token is None:
-                raise InputError(f"{self.bind}: token: the environment variable {(self.token or '')[4:]} is not set")
+        token = given_secret(self.token, f"{self.bind}: token")
         if token is None:
             return None
         if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:

@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import http.client
 import json
-import os
 import random
 import socket
 import ssl
@@ -24,6 +23,7 @@ from goffish.addresses import in_digits, is_loopback
 from goffish.errors import GoffishWarning, InputError, JobError
 from goffish.streaming.batches import Batch
 from goffish.streaming.sinks import Sink, Writer, plain
+from goffish.streaming.tokens import given_secret
 from goffish.streaming.windows import Duration, microseconds
 
 #: Lines and bytes of a request; a longer line is sent alone.
@@ -128,11 +128,7 @@ class Webhook(Sink):
         InputError
             The environment variable is not set, or the secret is too short.
         """
-        secret = self.secret
-        if secret is not None and secret.startswith("env:"):
-            secret = os.environ.get(secret[4:])
-            if secret is None:
-                raise InputError(f"{self.url}: secret: the environment variable {(self.secret or '')[4:]} is not set")
+        secret = given_secret(self.secret, f"{self.url}: secret")
         if secret is not None and len(secret) < _LEAST_SECRET:
             raise InputError(f"{self.url}: secret: must have at least {_LEAST_SECRET} characters")
         return None if secret is None else secret.encode()
