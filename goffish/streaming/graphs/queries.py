@@ -79,7 +79,9 @@ class Query:
         _check_available(checked)
         self._pattern = _PATTERNS[query.pattern](query)
         self._encoder = encoder
-        self.topic = Topic(checked.topic, self._pattern, encoder, most)
+        options = {one.name: getattr(one.value, "value", None) for one in query.options}
+        self._shows_initial = options.get("initial", True)
+        self.topic = Topic(checked.topic, self._pattern, encoder, most, options.get("limit"))
         self.named = {topic: named[topic] for topic in checked.after}
         self._temporal = None
         if any(isinstance(one, syntax.Temporal | syntax.Ordered) for one in query.where):
@@ -115,7 +117,6 @@ class Query:
                 and isinstance(one.right, syntax.Literal)
             )
         }  # fmt: skip
-        self._shows_initial = not any(str(one) == "initial = false" for one in query.options)
         self._observation = 0  # number of the one that goes on, with `every`
         self._last: _Stamp = FIRST, 0, 0  # the last tick
         self._end: int | None = None
@@ -687,7 +688,7 @@ def _check_available(checked: Checked) -> None:
         raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(_PATTERNS)}", query.at)
     accepted = {"Cluster": ("max_members",), "Component": ("max_members",), "Evolved": ("max_members", "track")}
     for option in query.options:
-        if option.name not in ("initial", "tz", *accepted.get(query.pattern, ())):
+        if option.name not in ("initial", "tz", "limit", *accepted.get(query.pattern, ())):
             raise CgqlError(f"WITH {option.name}: not available yet", option.at)
 
 

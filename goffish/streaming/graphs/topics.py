@@ -62,9 +62,10 @@ class Events(NamedTuple):
         return cls(*columns)
 
 
-class Closing(NamedTuple):
-    """The event that a query, or one of its spans, has ended."""
+class Notice(NamedTuple):
+    """An event about the query: it, or one of its spans, has ended, or events were left out."""
 
+    status: str
     reason: str
     stamps: Stamps
 
@@ -84,19 +85,22 @@ class Topic:
     encoder : Encoder
     most : int
         Events that are kept.
+    limit : int, optional
+        Events that are published of one tick.
     """
 
-    def __init__(self, name: str, pattern: Pattern, encoder: Encoder, most: int) -> None:
+    def __init__(self, name: str, pattern: Pattern, encoder: Encoder, most: int, limit: int | None = None) -> None:
         self.name, self._pattern, self._encoder, self._most = name, pattern, encoder, most
+        self._limit = limit
         #: Events, the last ones of all.
-        self.kept: deque[Events | Closing] = deque()
+        self.kept: deque[Events | Notice] = deque()
         self.first = self.count = 0
         #: First event that a delivery has not confirmed; it and later ones are kept, however many there are.
         self.needed: int | None = None
         #: Whether events are passed on as tables when they are published.
         self.is_heard = False
         #: Why and when the query ended.
-        self.closed: Closing | None = None
+        self.closed: Notice | None = None
 
     def events_of(self, found: Found, stamps: Stamps, released: Stamps, *, initial: bool) -> Events:
         """Return events in order: by observation, first what is none any more, then by key.
@@ -120,15 +124,41 @@ class Topic:
         """Publish events; return them as a table if there is a function that takes it."""
         if not len(events.keys):
             return None
-        self._keep(events)
-        return self._rows(events, self.count - len(events.keys)) if self.is_heard else None
+        first, parts = self.count, self._limited(events)
+        for part in parts:
+            self._keep(part)
+        return self._table(parts, first) if self.is_heard else None
+
+    def _limited(self, events: Events) -> list[Events | Notice]:
+        """Return the first events of each tick, and notices of how many others there were."""
+        if self._limit is None or len(events.keys) <= self._limit:
+            return [events]
+        others = np.any([np.diff(column) != 0 for column in events.released], axis=0)
+        ends = [*(np.flatnonzero(others) + 1).tolist(), len(events.keys)]
+        parts, begin, first = list[Events | Notice](), 0, 0  # of what is not among the parts, and of the tick
+        for end in ends:
+            if end - first > self._limit:
+                parts.append(events.take(np.s_[begin : first + self._limit]))
+                last = Stamps._make(column[end - 1 : end] for column in events.released)
+                parts.append(Notice("TRUNCATED", f"{end - first - self._limit} events left out", last))
+                begin = end
+            first = end
+        return [*parts, events.take(np.s_[begin:])] if begin < len(events.keys) else parts
+
+    def _table(self, parts: list[Events | Notice], first: int) -> pa.Table:
+        """Return events by number as a table."""
+        tables = []
+        for part in parts:
+            tables.append(self._rows(part, first) if isinstance(part, Events) else self._notice(part, first))
+            first += len(part.keys)
+        return pa.concat_tables(_alike(tables), promote_options="default")
 
     @property
     def events_kept(self) -> list[Events]:
-        """Those that are not of ends."""
+        """Those that are no notices."""
         return [one for one in self.kept if isinstance(one, Events)]
 
-    def _keep(self, events: Events | Closing) -> None:
+    def _keep(self, events: Events | Notice) -> None:
         size = len(events.keys)
         self.count += size
         most = self._most if self.needed is None else max(self._most, self.count - self.needed)
@@ -141,9 +171,9 @@ class Topic:
 
     def close(self, reason: str, stamps: Stamps) -> pa.Table:
         """Publish that the query has ended."""
-        self.closed = Closing(reason, stamps)
+        self.closed = Notice("CLOSED", reason, stamps)
         self._keep(self.closed)
-        return self._closing(self.closed, self.count - 1)
+        return self._notice(self.closed, self.count - 1)
 
     def reopen(self, pattern: Pattern) -> None:
         """Let the query go on after it has ended."""
@@ -160,37 +190,33 @@ class Topic:
         if after < self.first:
             raise InputError(f"after = {after:,}: events of {self.name} are kept from {self.first:,} on")
         end = self.count if most is None else min(self.count, after + most)
-        tables, at = [], self.count
+        parts, at = deque[Events | Notice](), self.count
         for events in reversed(self.kept):  # as mostly the last ones are asked for
             at -= len(events.keys)
             first, last = max(0, after - at), min(len(events.keys), end - at)
             if first < last:
-                part = events.take(np.s_[first:last]) if isinstance(events, Events) else events
-                table = self._rows(part, at + first) if isinstance(part, Events) else self._closing(part, at)
-                tables.append(table)
+                parts.appendleft(events.take(np.s_[first:last]) if isinstance(events, Events) else events)
             if at <= after:
                 break
-        tables.reverse()
-        nothing = np.zeros(0, np.int64)
-        never = Stamps(nothing, nothing, nothing)
-        empty = Events(never, never, nothing.astype(np.int8), nothing, nothing, nothing.astype(np.bool_))
-        tables = tables or [self._rows(empty, 0)]
-        tables = list(_alike(tables))
-        return pa.concat_tables(tables, promote_options="default")
+        if not parts:
+            nothing = np.zeros(0, np.int64)
+            never = Stamps(nothing, nothing, nothing)
+            return self._rows(Events(never, never, nothing.astype(np.int8), nothing, nothing, nothing == 1), 0)
+        return self._table(list(parts), max(at, after))
 
     def saved(self) -> tuple[Any, ...]:
         """Return the state, for `install`."""
         sizes = np.array([len(one.keys) if isinstance(one, Events) else 0 for one in self.kept], np.int64)
         events = Events.joined(self.events_kept) if sizes.any() else None
-        ends = [one for one in self.kept if isinstance(one, Closing)]
-        return events, sizes, ends, self.first, self.count, self.closed
+        notices = [one for one in self.kept if isinstance(one, Notice)]
+        return events, sizes, notices, self.first, self.count, self.closed
 
     def install(self, saved: tuple[Any, ...]) -> None:
         """Take the place of another topic of the same query."""
-        events, sizes, closings, self.first, self.count, self.closed = saved
+        events, sizes, notices, self.first, self.count, self.closed = saved
         ends = np.cumsum(sizes).tolist()
         for end, size in zip(ends, sizes.tolist(), strict=True):
-            self.kept.append(events.take(slice(end - size, end)) if size else closings.pop(0))
+            self.kept.append(events.take(slice(end - size, end)) if size else notices.pop(0))
 
     def answers(self, keys: Numbers, values: Numbers) -> pa.Table:
         """Return answers as a table, ordered by their keys."""
@@ -218,14 +244,13 @@ class Topic:
         rows = zip(*(column.tolist() for column in events.stamps), statuses, *keys, strict=True)
         return [_id(self.name, *row) for row in rows]
 
-    def _closing(self, closing: Closing, offset: int) -> pa.Table:
-        reason, stamps = closing
+    def _notice(self, notice: Notice, offset: int) -> pa.Table:
+        status, reason, stamps = notice
         time, phase, asn = (int(column[0]) for column in stamps)
         return pa.table({
             "offset": pa.array([offset]), "time": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
-            "status": ["CLOSED"], "released": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
-            "initial": [False], "reason": [reason],
-            "event_id": [_id(self.name, time, phase, asn, "CLOSED", reason)],
+            "status": [status], "released": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
+            "initial": [False], "reason": [reason], "event_id": [_id(self.name, time, phase, asn, status, reason)],
         })  # fmt: skip
 
 
