@@ -51,7 +51,7 @@ def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) 
         rows = [{"topic": topic, "query": query, "plan": plans[topic]} for topic, query in queries.items()]
         print_json({"queries": rows})
         return
-    print_table(f"{path}: {len(queries)} queries", ["topic", "query"], [list(one) for one in queries.items()])
+    print_table(f"queries of {path}", ["topic", "query"], [list(one) for one in queries.items()])
     for topic, plan in plans.items():
         print_table(topic, ["step", "what"], [list(one) for one in plan.items()])
 
