@@ -237,8 +237,8 @@ def test_a_server_that_never_accepts(tmp_path: Path, hook: Hook) -> None:
         live = stream.LiveGraph(lateness=0, state=tmp_path / str(status))
         live.submit(QUERIES)
         live.deliver("hosts", stream.post_json_lines(hook.url, secret=SECRET, patience=patience))
-        live.feed(records(0, 5))
         with pytest.raises(JobError, match=f"delivery hosts: {hook.url.replace('?', '.')}: {message}"):
+            live.feed(records(0, 5))  # which may end after the delivery has failed
             live.flush()
         with pytest.raises(JobError, match="delivery hosts"):
             live.close()
