@@ -10,9 +10,10 @@ import typer
 
 from goffish.cli.inputs import duration
 from goffish.cli.output import say
-from goffish.cli.query_commands import begin_deliveries, known_topics
+from goffish.cli.query_commands import GraphOptions, begin_deliveries, known_topics
 from goffish.partial import local_path
 
+LATE_HELP = "What becomes of late records: side (counted and reported), apply or drop."
 _ACCESS, _LIMITS = "Access", "Limits"
 
 
@@ -49,6 +50,7 @@ def _serve(
         float,
         typer.Option(**duration("s"), help="How much later than others records may come; numbers are seconds."),
     ] = 5.0,
+    late: Annotated[str, typer.Option(help=LATE_HELP)] = "side",
     retention: Annotated[
         float,
         typer.Option(
@@ -92,7 +94,6 @@ def _serve(
     with needed_for("the service"):
         from goffish.services.api.settings import Settings
         from goffish.services.live_graphs import Bounds, LiveGraphServer
-    from goffish.streaming.graphs.live import LiveGraph
 
     settings = Settings(
         home=local_path(state), listen=listen, clients=clients, certificate=certificate, key=key,
@@ -100,7 +101,7 @@ def _serve(
         max_calls=2 * max_streams, max_message_bytes=max_message, max_streams=max_streams,
     )  # fmt: skip
     with ExitStack() as stack:
-        live = LiveGraph(lateness=lateness, state=state, retention=retention)
+        live = GraphOptions(lateness, late, state, retention).open()
         # What is not delivered is in the folder, and a sink that is down does not hold up the end.
         stack.callback(live.close, flush=False)
         topics = known_topics(live, queries, param, state)

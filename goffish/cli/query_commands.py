@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from goffish.cli.checks import name_values
+from goffish.cli.checks import check_choice, name_values
 from goffish.cli.output import as_json, print_json, print_table, say
 from goffish.cli.process import INTERRUPTED
 from goffish.errors import InputError, JobError
@@ -37,7 +37,7 @@ _POLL_S = 0.3
 #: Topic of the edges that a page shows, as of `goffish.plot.live_events`.
 _LINES = "edges_of_the_page"
 #: Rows of a table of events that are not part of a key.
-_BESIDE = ("offset", "time", "status", "released", "initial", "reason", "event_id")
+_BESIDE = ("offset", "time", "status", "released", "initial", "late", "reason", "event_id")
 
 
 def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) -> None:
@@ -54,6 +54,41 @@ def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) 
     print_table(f"queries of {path}", ["topic", "query"], [list(one) for one in queries.items()])
     for topic, plan in plans.items():
         print_table(topic, ["step", "what"], [list(one) for one in plan.items()])
+
+
+class GraphOptions(NamedTuple):
+    """Options of the live graph of a command.
+
+    Attributes
+    ----------
+    lateness : float
+        Seconds.
+    late : str
+        Policy for late records.
+    state : str, optional
+        Folder of the live graph; a run resumes where an earlier one ended.
+    retention : float
+        Seconds of the log that are kept in it.
+    """
+
+    lateness: float = 5.0
+    late: str = "side"
+    state: str | None = None
+    retention: float = 604_800.0
+
+    def open(self) -> LiveGraph:
+        """Return the live graph.
+
+        Raises
+        ------
+        InputError
+            An option is not accepted.
+        """
+        from goffish.streaming.graphs.live import LiveGraph
+        from goffish.streaming.graphs.updates import LATE
+
+        check_choice("late", self.late, LATE)
+        return LiveGraph(**self._asdict())
 
 
 class Outputs(NamedTuple):
@@ -75,9 +110,8 @@ NO_OUTPUTS = Outputs()
 
 
 def run_queries(
-    path: str, updates: Sequence[str], out: str | None, param: Sequence[str] | None, lateness: float,
-    report: Callable[[str], None], *, state: str | None = None, retention: float = 604_800.0,
-    outputs: Outputs = NO_OUTPUTS, as_document: bool,
+    path: str, updates: Sequence[str], out: str | None, param: Sequence[str] | None, graph: GraphOptions,
+    report: Callable[[str], None], *, outputs: Outputs = NO_OUTPUTS, as_document: bool,
 ) -> None:  # fmt: skip
     """Follow updates, and print or write the events of queries.
 
@@ -91,22 +125,16 @@ def run_queries(
         Folder for a file of each topic.
     param : sequence of str, optional
         ``NAME=VALUE``.
-    lateness : float
-        Seconds.
+    graph : GraphOptions
     report : callable
         Takes the text of a status line.
-    state : str, optional
-        Folder of the live graph; a run resumes where an earlier one ended.
-    retention : float
-        Seconds of the log that are kept in it.
     outputs : Outputs
     as_document : bool
         Whether events are printed as JSON.
     """
-    from goffish.streaming.graphs.live import LiveGraph
     from goffish.streaming.graphs.parts import parts_of
 
-    page = outputs.page
+    page, state = outputs.page, graph.state
 
     counts: dict[str, int] = {}
     for at, one in enumerate(updates):
@@ -123,7 +151,7 @@ def run_queries(
     with (
         _names_folder(out),
         _Files(folder) as files,
-        LiveGraph(lateness=lateness, state=state, retention=retention) as live,
+        graph.open() as live,
         _Interrupt() as interrupt,
     ):
         resumes = bool(live.topics)
@@ -388,7 +416,8 @@ def verify_state(state: str, *, as_document: bool) -> None:
 
 def _report(live: LiveGraph, topics: Sequence[str], counts: dict[str, int], *, shown: bool, as_document: bool) -> None:
     """Say what became of the records, and how many events there were."""
-    missing = [f"{live.counts[name]:,} {name}" for name in ("late", "rejected", "duplicate") if live.counts[name]]
+    counted = ("late", "rejected", "duplicate", "applied_late")
+    missing = [f"{live.counts[name]:,} {name.replace('_', ' ')}" for name in counted if live.counts[name]]
     if missing:
         example = f"; the last one: {live.errors[-1][1]}" if live.errors else ""
         sys.stderr.write(f"warning: of {live.counts['accepted']:,} records, {', '.join(missing)}{example}\n")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice, name_values
-from goffish.cli.graph_server_commands import add_graph_server
+from goffish.cli.graph_server_commands import LATE_HELP, add_graph_server
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
 from goffish.cli.query_commands import (
     SUFFIX,
+    GraphOptions,
     Outputs,
     check_queries,
     print_answers,
@@ -244,6 +245,7 @@ def _run(
             rich_help_panel=QUERIES,
         ),
     ] = None,
+    late: Annotated[str | None, typer.Option(help=LATE_HELP, show_default="side", rich_help_panel=QUERIES)] = None,
     state: Annotated[
         str | None,
         typer.Option(
@@ -286,11 +288,13 @@ def _run(
         if not updates:
             raise InputError(f"{flow}: graph queries need --updates")
         with _status(flow, quiet=out is None and not deliver) as report:
-            run_queries(
-                flow, updates, out, param, 5.0 if lateness is None else lateness, report, state=state,
-                retention=604_800.0 if retention is None else retention, outputs=Outputs(page, deliver or ()),
-                as_document=json,
+            graph = GraphOptions(
+                5.0 if lateness is None else lateness, late or "side", state,
+                604_800.0 if retention is None else retention,
             )  # fmt: skip
+            run_queries(
+                flow, updates, out, param, graph, report, outputs=Outputs(page, deliver or ()), as_document=json
+            )
         return
     number = read_workers(workers)
     check_choice("delivery", delivery, ("exactly-once", "at-least-once"))
@@ -374,7 +378,7 @@ def _run(
 
 def _check_options(context: typer.Context, *, queries: bool) -> None:
     """Refuse options of flows for graph queries, and the reverse."""
-    of_queries = {"updates", "out", "param", "lateness", "state", "retention", "page", "deliver"}
+    of_queries = {"updates", "out", "param", "lateness", "late", "state", "retention", "page", "deliver"}
     for name in context.params.keys() - {"flow", "json"}:
         source = context.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE" or queries == (name in of_queries):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from goffish.streaming.gofs_source import read_gofs
     from goffish.streaming.graphs.cgql.syntax import CgqlError
     from goffish.streaming.graphs.links import LinkExpiry
-    from goffish.streaming.graphs.live import LiveGraph
+    from goffish.streaming.graphs.live import Limits, LiveGraph
     from goffish.streaming.graphs.programs.program import Column, LiveProgram
     from goffish.streaming.graphs.spark import SparkRun, spark_algorithm, spark_queries
     from goffish.streaming.grpc_source import receive_grpc
@@ -57,7 +57,7 @@ _HOMES = {
     "gofs_source": ("read_gofs",),
     "graphs.cgql.syntax": ("CgqlError",),
     "graphs.links": ("LinkExpiry",),
-    "graphs.live": ("LiveGraph",),
+    "graphs.live": ("Limits", "LiveGraph"),
     "graphs.spark": ("SparkRun", "spark_algorithm", "spark_queries"),
     "graphs.programs.program": ("Column", "LiveProgram"),
     "grpc_source": ("receive_grpc",),
@@ -86,8 +86,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Alternate", "BadLine", "Batch", "CgqlError", "Channel", "ChannelMetrics", "Column", "Combined", "Flow",
-    "Histogram", "KeyState", "KeyedStream", "LinkExpiry", "LiveGraph", "LiveProgram", "Loop", "Metrics", "Operator",
-    "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Sink", "Source", "SparkRun", "Stream", "Timers",
+    "Histogram", "KeyState", "KeyedStream", "Limits", "LinkExpiry", "LiveGraph", "LiveProgram", "Loop", "Metrics",
+    "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Sink", "Source", "SparkRun", "Stream", "Timers",
     "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call", "collect", "from_iterable",
     "generate", "post_json_lines", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
     "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding",

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from goffish.cli.query_commands import run_queries
+from goffish.cli.query_commands import GraphOptions, run_queries
 from goffish.errors import JobError
 from tests.commands import assert_refused, call
 from tests.disk import Disk
@@ -148,6 +148,33 @@ def test_records_that_are_not_accepted(files: Path) -> None:
     assert ended.err.startswith("warning: of 8 records, 1 late, 1 rejected; the last one: late")
 
 
+@pytest.mark.parametrize(("late", "report"), [("side", "1 late"), ("apply", "1 applied late"), ("drop", "1 late")])
+def test_late_records(files: Path, late: str, report: str) -> None:
+    """Breaks when a policy is not passed on, or a folder is opened with another one."""
+    rows = [RECORDS[0], {"t": 9, "op": "heartbeat"}, RECORDS[1], *({**one, "t": 7 + one["t"]} for one in RECORDS[2:4])]
+    (files / "u.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    command = (
+        "stream",
+        "run",
+        "q.cgql",
+        "--param",
+        "most=3",
+        "--updates",
+        "u.jsonl",
+        "--lateness",
+        "0",
+        "--state",
+        "k",
+    )
+    ended = call(*command, "--late", late, "--json")
+    assert report in ended.err and ('"REACHABLE"' in ended.out) == (late == "apply")
+    other = "drop" if late == "apply" else "apply"
+    for given, message in ((other, f"late = {late}, and not {other}"), ("no", "--late 'no': choose one of side")):
+        ended = call(*command, "--late", given)
+        assert_refused(ended)
+        assert message in ended.err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
 def test_a_full_disk(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when events that cannot be written end in a traceback, or the file is not named."""
@@ -158,7 +185,7 @@ def test_a_full_disk(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(JobError, match=r"--out out: cannot be written \(No space left on device\)"):
-        run_queries("q.cgql", ["u.jsonl"], "out", ["most=3"], 5.0, print, as_document=True)
+        run_queries("q.cgql", ["u.jsonl"], "out", ["most=3"], GraphOptions(), print, as_document=True)
 
 
 RUN = ("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl", "--state", "kept")

@@ -18,6 +18,7 @@ from goffish.partial import local_path
 from goffish.streaming.checkpoints import lock_folder, write_file, written
 from goffish.streaming.graphs import trees
 from goffish.streaming.graphs.engine import Options
+from goffish.streaming.graphs.updates import LATE
 from goffish.streaming.journal import SEGMENTS, Entry, Journal, patiently, read_entries
 
 _MANIFEST, _LOG, _FORMAT, _VERSION = "live-graph.json", "log", "live graph", 1
@@ -196,7 +197,7 @@ def options_of(path: Path, given: str | Path) -> Options | None:
         found = json.loads(text)
         kind, version = found["format"], found["version"]
         options = Options(**found["options"]) if version == _VERSION else Options()
-        if kind != _FORMAT or any(type(one) is not int for one in options):
+        if kind != _FORMAT or any(type(one) is not int for one in options) or not 0 <= options.late < len(LATE):
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CheckpointError(f"{manifest}: is damaged; restore it from a copy, or name another folder") from None
@@ -368,4 +369,6 @@ class Folder:
 
 
 def _shown(name: str, value: int) -> str:
-    return f"{value / 1e6:g} s" if name in ("lateness", "idle") else f"{value:,}"
+    if name == "late":
+        return LATE[value]
+    return f"{value / 1e6:g} s" if name in ("lateness", "idle", "tombstone_ttl") else f"{value:,}"

@@ -17,10 +17,11 @@ from goffish.streaming.graphs.cgql.syntax import CgqlError
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.queries import Queries, Query, Take
 from goffish.streaming.graphs.records import Encoder, Records
-from goffish.streaming.graphs.sequencer import Released, Sequencer
+from goffish.streaming.graphs.sequencer import Ready, Released, Sequencer
 from goffish.streaming.graphs.state import Changes, State
 from goffish.streaming.graphs.times import Span
-from goffish.streaming.graphs.updates import LIST, OF_VERTICES, OPS, TEXT
+from goffish.streaming.graphs.updates import LATE, LIST, OF_VERTICES, OPS, TEXT
+from goffish.streaming.graphs.views import Ticks
 from goffish.streaming.key_table import Keys, KeyTable
 
 #: Labels that have been in use at least, before those that are not in use any more are given up.
@@ -39,6 +40,13 @@ class Options(NamedTuple):
     streams: int = 1024
     attributes: int = 256
     events: int = 100_000
+    late: int = 0
+    tombstone_ttl: int = 3_600_000_000
+
+    @property
+    def takes_late(self) -> bool:
+        """Whether late records are applied."""
+        return LATE[self.late] == "apply"
 
 
 class Mark(NamedTuple):
@@ -248,10 +256,11 @@ class Engine:
         self.followers = WeakSet[Follower]()
         self.referred: tuple[Numbers, ...] = ()  # numbers of vertices, edges and texts that are not given up
         self.encoder = Encoder(options.streams, options.attributes)
-        self.sequencer = Sequencer(options.lateness, options.idle / 1e6, -(-options.window // 64) * 64)
-        self.state = State(self.encoder)
+        longest = options.tombstone_ttl if options.takes_late else -1
+        self.sequencer = Sequencer(options.lateness, options.idle / 1e6, -(-options.window // 64) * 64, longest)
+        self.state = State(self.encoder, takes_late=options.takes_late)
         self.queries = Queries(self.state, self.encoder, options.events)
-        self.counts = dict.fromkeys(("accepted", "applied", "duplicate", "late", "rejected"), 0)
+        self.counts = dict.fromkeys(("accepted", "applied", "applied_late", "duplicate", "late", "rejected"), 0)
         self.clock = 0.0
         self._last = FIRST
         self._in_use = [0, 0, 0]  # labels of vertices and of edges, and texts, after they were last given up
@@ -273,7 +282,9 @@ class Engine:
         for name, size in zip(("accepted", "duplicate", "late"), sizes, strict=True):
             self.counts[name] += size
         self.counts["rejected"] += arrival.rejected
-        self._apply(released.records)
+        if released.ready.late is not None:
+            self.counts["applied_late"] += int(released.ready.late.sum())
+        self._apply(released.ready)
         return released
 
     def end(self) -> None:
@@ -330,35 +341,37 @@ class Engine:
         for one in list(self.followers):
             one.deliver()
 
-    def _apply(self, records: Records) -> None:
+    def _apply(self, ready: Ready) -> None:
         """Apply records up to each time at which a query begins, and then the others."""
-        if len(records) and self.limit < LAST:
-            records = records.take(np.flatnonzero(records.times <= self.limit))
+        if len(ready.records) and self.limit < LAST:
+            ready = ready.take(np.flatnonzero(ready.records.times <= self.limit))
+        records = ready.records
         if len(records) and self._last == FIRST:
             self.queries.resolve(int(records.times[0]))
         until = self.sequencer.watermark
         last = int(records.times[-1]) if len(records) else self._last
         while (start := self.queries.next_start(last if until == LAST else until)) is not None:
-            places = np.arange(len(records))
-            before = int(np.searchsorted(records.times, start))
-            self._step(records.take(places[:before]), start - 1)
+            places = np.arange(len(ready.records))
+            before = int(np.searchsorted(ready.records.times, start))
+            self._step(ready.take(places[:before]), start - 1)
             self.queries.begin_at(start)
-            records = records.take(places[before:])
-        self._step(records, until)
+            ready = ready.take(places[before:])
+        self._step(ready, until)
         due = [at for at, used in enumerate(self._in_use) if self.tables[at].used >= max(_LEAST, 2 * used)]
         if due:  # and no records are left that refer to some
             self._give_up(due)
 
-    def _step(self, records: Records, until: int) -> None:
+    def _step(self, ready: Ready, until: int) -> None:
+        records = ready.records
         changes, flips = Changes.empty(0), Flips.empty(0)
         if len(records):
-            changes, flips = self.state.apply(records)
+            changes, flips = self.state.apply(records, ready.moments)
             self._last = int(records.times[-1])
         first = self.counts["applied"]
         self.counts["applied"] += len(records)
         for one in self.followers:
             one.take(changes, records.times, until)
-        self.queries.step(changes, flips, records.times, first + 1, until)
+        self.queries.step(changes, flips, Ticks(records.times, first + 1, until, ready.late))
 
     @property
     def tables(self) -> tuple[KeyTable, ...]:
@@ -373,13 +386,13 @@ class Engine:
 
     def rest(self) -> None:
         """Give up the graph, as no query follows it any more; their events remain."""
-        self.state = State(self.encoder)
+        self.state = State(self.encoder, takes_late=self.options.takes_late)
         self.queries.follow(self.state)
         self.sequencer.end(list(self.encoder.streams))
 
     def _give_up(self, due: list[int]) -> None:
         """Let new labels and texts of some tables have the numbers of those that nothing refers to any more."""
-        vertices, edges, texts = used = self.state.used()
+        vertices, edges, texts = used = self.state.used(self.now - self.options.tombstone_ttl)
         waiting = self.sequencer.pending
         of_vertices = OF_VERTICES[waiting.ops]
         vertices[waiting.elements[of_vertices]] = True
@@ -401,6 +414,8 @@ class Engine:
             if len(free):
                 table.free(free)
                 given_up = True
+                if self.state.written is not None and at < 2:
+                    self.state.written.forget(free, edges=at == 1)
             self._in_use[at] = table.used
         for one in self.followers if given_up else ():
             one.renumber()
@@ -441,7 +456,8 @@ class Engine:
                 encoder.stream(one)
             self.sequencer.install(saved["sequencer"])
             self.state.install(saved["graph"])
-            self.counts, self._last, self._in_use = saved["counts"], saved["last"], saved["in_use"]
+            self.counts |= saved["counts"]
+            self._last, self._in_use = saved["last"], saved["in_use"]
             self.clock = saved["clock"]
             self.queries.install(saved["queries"])
             for numbers, one in saved["replicas"]:

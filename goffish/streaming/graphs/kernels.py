@@ -30,8 +30,8 @@ from goffish.streaming.graphs.updates import (
     UNSET_VERTEX,
 )
 
-#: What becomes of a record.
-KEPT, DUPLICATE, LATE = range(3)
+#: What becomes of a record; a late one that is applied is tardy.
+KEPT, DUPLICATE, LATE, TARDY = range(4)
 #: Counters of updates without effect: of elements that do not exist, and of ids of edges that have other ends.
 UNKNOWN, CONFLICT = 0, 1
 #: Edges for which a vertex has space when it has one.
@@ -79,14 +79,21 @@ def first_seen(seqs, ring, high, window, states):
 
 
 @kernel(allocates=False)
-def watermarks(times, streams, states, latest, active, lateness, watermark):
-    """Mark records that are late, and follow the watermark: the least of the latest times of the active streams."""
+def watermarks(times, streams, states, latest, active, spans, watermark, reached):
+    """Mark records that are late, and follow the watermark: the least of the latest times of the active streams.
+
+    `spans` are the lateness, and how late records are that are still applied, or -1. `reached` is for the watermarks
+    at which these have arrived.
+    """
+    lateness, longest = spans
     for i in range(times.size):
         if states[i] != KEPT:
             continue
         stream, time = streams[i], times[i]
         if time <= watermark:
             states[i] = LATE
+            if longest >= 0 and watermark < LAST and time >= watermark - longest:
+                states[i], reached[i] = TARDY, watermark
             continue
         if time <= latest[stream] and active[stream]:
             continue  # moves nothing
@@ -174,12 +181,12 @@ def unlink(adjacency, vertex, edge):
 
 
 @kernel(allocates=False)
-def _fits(adjacency, vertex):
+def fits(adjacency, vertex):
     return adjacency.used[0] + max(LEAST_SPACE, 2 * adjacency.spaces[vertex]) <= adjacency.pool.size
 
 
 @kernel(allocates=False)
-def _write(changes, at, record, op, element, name, kind, bits, old_kind, old_bits):
+def note(changes, at, record, op, element, name, kind, bits, old_kind, old_bits):
     changes.records[at], changes.ops[at], changes.elements[at], changes.names[at] = record, op, element, name
     changes.kinds[at], changes.bits[at] = kind, bits
     changes.old_kinds[at], changes.old_bits[at] = old_kind, old_bits
@@ -187,26 +194,26 @@ def _write(changes, at, record, op, element, name, kind, bits, old_kind, old_bit
 
 
 @kernel(allocates=False)
-def _add_vertex(vertices, vertex, changes, at, record):
+def add_vertex(vertices, vertex, changes, at, record):
     if vertices[vertex]:
         return at
     vertices[vertex] = True
-    return _write(changes, at, record, ADD_VERTEX, vertex, -1, NONE, 0, NONE, 0)
+    return note(changes, at, record, ADD_VERTEX, vertex, -1, NONE, 0, NONE, 0)
 
 
 @kernel(allocates=False)
-def _remove_edge(graph, edge, changes, at, record):
+def remove_edge(graph, edge, changes, at, record):
     source, target = graph.edges.sources[edge], graph.edges.targets[edge]
     graph.edges.alive[edge] = False
     unlink(graph.outgoing, source, edge)
     unlink(graph.incoming, target, edge)
     graph.of_edges.kinds[:, edge] = NONE
-    return _write(changes, at, record, REMOVE_EDGE, edge, -1, NONE, source, NONE, target)
+    return note(changes, at, record, REMOVE_EDGE, edge, -1, NONE, source, NONE, target)
 
 
 @kernel
-def _remove_vertex(graph, keys, vertex, changes, at, record):
-    """Remove a vertex, after its edges in the order of their ids."""
+def edges_of(graph, keys, vertex):
+    """Return the edges of a vertex in the order of their ids."""
     found = np.empty(graph.outgoing.sizes[vertex] + graph.incoming.sizes[vertex], np.int64)
     count = 0
     for i in range(graph.outgoing.sizes[vertex]):
@@ -218,11 +225,18 @@ def _remove_vertex(graph, keys, vertex, changes, at, record):
             found[count] = edge
             count += 1
     sort_by_key(keys, found[:count])
-    for i in range(count):
-        at = _remove_edge(graph, found[i], changes, at, record)
+    return found[:count]
+
+
+@kernel
+def _remove_vertex(graph, keys, vertex, changes, at, record):
+    """Remove a vertex, after its edges in the order of their ids."""
+    edges = edges_of(graph, keys, vertex)
+    for i in range(edges.size):
+        at = remove_edge(graph, edges[i], changes, at, record)
     graph.vertices[vertex] = False
     graph.of_vertices.kinds[:, vertex] = NONE
-    return _write(changes, at, record, REMOVE_VERTEX, vertex, -1, NONE, 0, NONE, 0)
+    return note(changes, at, record, REMOVE_VERTEX, vertex, -1, NONE, 0, NONE, 0)
 
 
 @kernel(allocates=False)
@@ -234,7 +248,7 @@ def _set(attributes, op, element, records, update, changes, at, record):
         if kind == old_kind and (kind == NONE or bits == old_bits):
             continue
         attributes.kinds[name, element], attributes.bits[name, element] = kind, bits
-        at = _write(changes, at, record, op, element, name, kind, bits, old_kind, old_bits)
+        at = note(changes, at, record, op, element, name, kind, bits, old_kind, old_bits)
     return at
 
 
@@ -248,17 +262,17 @@ def _apply(graph, records, keys, update, record, changes, at, counts):
         if edges.alive[element] and (edges.sources[element] != source or edges.targets[element] != target):
             counts[CONFLICT] += 1
             return at
-        at = _add_vertex(graph.vertices, source, changes, at, record)
-        at = _add_vertex(graph.vertices, target, changes, at, record)
+        at = add_vertex(graph.vertices, source, changes, at, record)
+        at = add_vertex(graph.vertices, target, changes, at, record)
         if not edges.alive[element]:
             edges.sources[element], edges.targets[element], edges.alive[element] = source, target, True
             link(graph.outgoing, source, element)
             link(graph.incoming, target, element)
-            at = _write(changes, at, record, ADD_EDGE, element, -1, NONE, source, NONE, target)
+            at = note(changes, at, record, ADD_EDGE, element, -1, NONE, source, NONE, target)
         edges.seen[element] = records.times[record]
         return _set(graph.of_edges, SET_EDGE, element, records, update, changes, at, record)
     if op in (ADD_VERTEX, SET_VERTEX):
-        at = _add_vertex(graph.vertices, element, changes, at, record)
+        at = add_vertex(graph.vertices, element, changes, at, record)
         return _set(graph.of_vertices, SET_VERTEX, element, records, update, changes, at, record)
     if op == HEARTBEAT:
         return at
@@ -266,7 +280,7 @@ def _apply(graph, records, keys, update, record, changes, at, counts):
         counts[UNKNOWN] += 1
         return at
     if op == REMOVE_EDGE:
-        return _remove_edge(graph, element, changes, at, record)
+        return remove_edge(graph, element, changes, at, record)
     if op == REMOVE_VERTEX:
         return _remove_vertex(graph, keys, element, changes, at, record)
     attributes = graph.of_vertices if op == UNSET_VERTEX else graph.of_edges
@@ -274,7 +288,7 @@ def _apply(graph, records, keys, update, record, changes, at, counts):
 
 
 @kernel(allocates=False)
-def _follow(graph, watches, changes, begin, end, flips, at):
+def follow(graph, watches, changes, begin, end, flips, at):
     """Evaluate the predicates that some changes concern."""
     for i in range(begin, end):
         op, element, record = changes.ops[i], changes.elements[i], changes.records[i]
@@ -332,13 +346,13 @@ def apply_updates(graph, records, of_updates, keys, watches, begin, out, used, c
         if used[0] + most > changes.ops.size or used[1] + most_flips > flips.states.size:
             return update
         if op == ADD_EDGE and not (
-            _fits(graph.outgoing, records.sources[update]) and _fits(graph.incoming, records.targets[update])
+            fits(graph.outgoing, records.sources[update]) and fits(graph.incoming, records.targets[update])
         ):
             return update
         at = used[0]
         used[0] = _apply(graph, records, keys, update, record, changes, at, counts)
         if some:
-            used[1] = _follow(graph, watches, changes, at, used[0], flips, used[1])
+            used[1] = follow(graph, watches, changes, at, used[0], flips, used[1])
             edge = records.elements[update]
             if op == ADD_EDGE and graph.edges.seen[edge] == records.times[record]:
                 used[1] = renew_edge(graph, watches, edge, record, flips, used[1])

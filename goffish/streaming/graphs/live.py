@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from goffish.streaming.graphs.programs.run import ProgramRun, Settings
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.graphs.recovery import History, recovered, replay, restored
 from goffish.streaming.graphs.rows import labels_of
+from goffish.streaming.graphs.updates import LATE
 from goffish.streaming.journal import Refused
 from goffish.streaming.sinks import Sink
 from goffish.streaming.windows import Duration, microseconds
@@ -38,6 +39,27 @@ from goffish.streaming.windows import Duration, microseconds
 _ERRORS = 1000
 #: How often the files of another process are looked for.
 _ATTEMPTS = 3
+
+
+class Limits(NamedTuple):
+    """What a live graph has space for.
+
+    Attributes
+    ----------
+    window : int
+        How many sequence numbers, above those that are complete, are remembered for each stream, to find records that
+        arrive twice.
+    streams, attributes : int
+        Largest numbers of streams, and of names of attributes: each name takes 9 bytes for each vertex and edge, and
+        with ``late="apply"`` another 24 for each vertex and 33 for each edge.
+    """
+
+    window: int = 1_000_000
+    streams: int = 1024
+    attributes: int = 256
+
+
+_LIMITS = Limits()
 
 
 class LiveGraph:
@@ -52,11 +74,14 @@ class LiveGraph:
         no earlier ones are expected.
     idle : str, float or timedelta
         Streams without records for this time are not waited for [default: 60 s].
-    window : int
-        How many sequence numbers, above those that are complete, are remembered for each stream, to find records that
-        arrive twice.
-    streams, attributes : int
-        Largest numbers of streams, and of names of attributes: each name takes 9 bytes for each vertex and edge.
+    late : {"side", "apply", "drop"}
+        What becomes of records that arrive after their time was applied: they go to `on_error`, are applied at the
+        current time unless what they change was changed at a later time, or are only counted.
+    tombstone_ttl : str, float or timedelta
+        With ``late="apply"``, how late records are that are applied, at most. As long, elements that were removed are
+        remembered.
+    limits : Limits
+        What there is space for.
     events : int
         How many events of each query are kept.
     on_error : callable, optional
@@ -99,16 +124,18 @@ class LiveGraph:
     """
 
     def __init__(
-        self, *, lateness: Duration = 5.0, idle: Duration = 60.0, window: int = 1_000_000, streams: int = 1024,
-        attributes: int = 256, events: int = 100_000, on_error: Callable[[Any, str], None] | None = None,
-        state: str | Path | None = None, retention: Duration = "7d",
+        self, *, lateness: Duration = 5.0, idle: Duration = 60.0, late: Literal["side", "apply", "drop"] = "side",
+        tombstone_ttl: Duration = "1h", limits: Limits = _LIMITS, events: int = 100_000,
+        on_error: Callable[[Any, str], None] | None = None, state: str | Path | None = None, retention: Duration = "7d",
     ) -> None:  # fmt: skip
-        for name, value in (("window", window), ("streams", streams), ("attributes", attributes), ("events", events)):
-            if value < 1:
-                raise InputError(f"{name} = {value}: must be at least 1")
+        for name, value in (*limits._asdict().items(), ("events", events)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} = {value!r:.60}: must be at least 1")
+        if late not in LATE:
+            raise InputError(f"late = {late!r:.60}: choose from {', '.join(LATE)}")
         self._options = Options(
-            microseconds(lateness, "lateness", zero=True), microseconds(idle, "idle"), window, streams, attributes,
-            events,
+            microseconds(lateness, "lateness", zero=True), microseconds(idle, "idle"), *limits, events,
+            LATE.index(late), microseconds(tombstone_ttl, "tombstone_ttl"),
         )  # fmt: skip
         kept = microseconds(retention, "retention")
         self.errors: deque[tuple[Any, str]] = deque(maxlen=_ERRORS)
@@ -185,7 +212,11 @@ class LiveGraph:
             self._follow(FEED, added, arrival)
             if self._folder is not None:
                 self._folder.policy.measure(len(found.records.ops), time.monotonic() - begun)
-        late = [(place, "late: records of this time have been applied") for place in found.places[released.late]]
+        reason = "late: records of this time have been applied"
+        if self._options.takes_late:
+            reason += ", and it is later than tombstone_ttl, or after the end"
+        reported = released.late[:0] if LATE[self._options.late] == "drop" else released.late
+        late = [(place, reason) for place in found.places[reported]]
         for place, error in found.rejected + late:
             self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
         self._engine.deliver()
@@ -783,12 +814,14 @@ class LiveGraph:
     def counts(self) -> dict[str, int]:
         """Numbers of records, and of updates without effect.
 
-        ``accepted = applied + duplicate + late + rejected + waiting``. Updates without effect are of elements that do
-        not exist (``unknown_element``), or add an edge under the id of one with other ends (``edge_id_conflict``).
+        ``accepted = applied + duplicate + late + rejected + waiting``; ``applied_late`` of those that were applied were
+        late. Updates without effect are of elements that do not exist (``unknown_element``), add an edge under the id
+        of one with other ends (``edge_id_conflict``), or are of late records and older than what they would overwrite
+        (``stale``).
         """
         return self._engine.counts | {
             "waiting": len(self._engine.sequencer), "unknown_element": self._engine.state.unknown,
-            "edge_id_conflict": self._engine.state.conflicts,
+            "edge_id_conflict": self._engine.state.conflicts, "stale": self._engine.state.stale,
         }  # fmt: skip
 
     @property
@@ -861,7 +894,8 @@ class LiveGraph:
         replica, entries = found
         replica.engine.limit = time
         for form, added, held in entries:
-            if replica.engine.sequencer.watermark >= time:
+            # Late records are applied at the time that was reached.
+            if replica.engine.sequencer.watermark >= time + self._options.takes_late:
                 break
             replica.follow(form, added, held)
         return replica.engine

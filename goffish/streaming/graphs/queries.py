@@ -38,7 +38,7 @@ from goffish.streaming.graphs.temporal import Occurrence, Temporal
 from goffish.streaming.graphs.times import Span, span_after, span_of
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
 from goffish.streaming.graphs.trees import alike
-from goffish.streaming.graphs.views import BEGINNING, END, EXPIRATION, RECORD, Batch, View
+from goffish.streaming.graphs.views import BEGINNING, END, EXPIRATION, RECORD, Batch, Ticks, View
 
 _Stamp = tuple[int, int, int]
 _PATTERNS: dict[str, type[Pattern]] = {
@@ -486,7 +486,7 @@ class Queries:
         """
         new: dict[str, Query] = {}
         for one, span in checked:
-            new[one.topic] = Query(one, self._encoder, self._most, self.all | new)
+            new[one.topic] = self._made(one, self.all | new)
             new[one.topic].span = span
         kept = [query for topic, query in self._running.items() if topic not in gone]
         try:
@@ -506,7 +506,12 @@ class Queries:
                 self.take(topic, take)
         if now > FIRST:
             begin = [topic for topic, one in new.items() if one.span is None]
-            self._begin(begin, Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, now), now)
+            self._begin(begin, Batch.of(Changes.empty(0), flips, Ticks(np.zeros(0, np.int64), 0, now)), now)
+
+    def _made(self, checked: Checked, named: Mapping[str, Query]) -> Query:
+        found = Query(checked, self._encoder, self._most, named)
+        found.topic.flags_late = self._state.written is not None
+        return found
 
     def follow(self, state: State) -> None:
         """Follow another graph."""
@@ -533,7 +538,7 @@ class Queries:
         vertices, edges = self._predicates(list(self._running.values()))
         wanted = {number for topic in topics for number in self._running[topic].programs(len(vertices))}
         flips = self._state.watch(vertices, edges, wanted)
-        self._begin(topics, Batch.of(Changes.empty(0), flips, np.zeros(0, np.int64), 0, start), start)
+        self._begin(topics, Batch.of(Changes.empty(0), flips, Ticks(np.zeros(0, np.int64), 0, start)), start)
 
     def _again(self, query: Query) -> None:
         """Let a query that repeats wait for its next span."""
@@ -544,7 +549,7 @@ class Queries:
         if span is None:
             return
         [checked] = check(parse(str(query)), {}, {name: one for name, one in self._checked.items() if name != topic})
-        fresh = Query(checked, self._encoder, self._most, self.all)
+        fresh = self._made(checked, self.all)
         fresh.span = span
         fresh.take_over(query.topic)
         self.all[topic] = self._running[topic] = fresh
@@ -573,7 +578,7 @@ class Queries:
             self.past.add(checked.topic)
         for text, one in queries:
             [checked] = check(parse(text), {}, self._checked)
-            query = Query(checked, self._encoder, self._most, self.all)
+            query = self._made(checked, self.all)
             query.install(one)
             self.all[checked.topic], self._checked[checked.topic] = query, checked.query
         self._running = {topic: self.all[topic] for topic in running}
@@ -597,18 +602,19 @@ class Queries:
         self._end(topic, "cancelled", now)
         self._state.watch(*self._predicates(list(self._running.values())), ())
 
-    def step(self, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> None:
+    def step(self, changes: Changes, flips: Flips, ticks: Ticks) -> None:
         """Follow what some records have changed, until a time."""
+        times, until = ticks.times, ticks.until
         if not self._running:
             return
         index = self._index or self._make_index()
         if index.waiting and not len(times):
             return  # time begins with the first record
         if index.waiting:
-            waits = Batch.of(Changes.empty(0), flips.take(slice(0)), times, asn, until)
+            waits = Batch.of(Changes.empty(0), flips.take(slice(0)), ticks)
             self._begin(index.waiting, waits, int(times[0]))
             index = self._make_index()
-        batch, before = Batch.of(changes, flips, times, asn, until), len(self._running)
+        batch, before = Batch.of(changes, flips, ticks), len(self._running)
         stepped = []
         for topic in index.concerned(batch.flips):
             query = self._running.get(topic)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs import kernels
-from goffish.streaming.graphs.kernels import DUPLICATE, KEPT, LATE
+from goffish.streaming.graphs.kernels import DUPLICATE, KEPT, LATE, TARDY
 from goffish.streaming.graphs.records import Numbers, Records
 
 
@@ -32,10 +32,34 @@ class _Seen:
         return states
 
 
+class Ready(NamedTuple):
+    """Records in the order in which they are applied.
+
+    Attributes
+    ----------
+    records : Records
+        Those that are late have the time up to which others were applied when they arrived.
+    moments : array, optional
+        Event times; ``None`` if late records are not applied.
+    late : bool array, optional
+    """
+
+    records: Records
+    moments: Numbers | None = None
+    late: NDArray[np.bool_] | None = None
+
+    def take(self, chosen: NDArray[np.intp]) -> Ready:
+        """Return some of them."""
+        records = self.records.take(chosen)
+        if self.moments is None or self.late is None:
+            return Ready(records)
+        return Ready(records, self.moments[chosen], self.late[chosen])
+
+
 class Released(NamedTuple):
     """Records that may be applied, in order, and what was new but is not kept."""
 
-    records: Records
+    ready: Ready
     duplicates: NDArray[np.intp]
     late: NDArray[np.intp]
 
@@ -51,6 +75,8 @@ class Sequencer:
         Seconds after which a stream that is silent is not waited for.
     window : int
         How many sequence numbers above those that are complete are remembered, a multiple of 64.
+    longest : int
+        Microseconds by which late records may be earlier than the watermark to be applied; -1 if none are.
 
     Attributes
     ----------
@@ -58,8 +84,9 @@ class Sequencer:
         Time up to which records are released.
     """
 
-    def __init__(self, lateness: int, idle_s: float, window: int) -> None:
+    def __init__(self, lateness: int, idle_s: float, window: int, longest: int = -1) -> None:
         self.watermark = FIRST
+        self._longest = longest
         self._lateness, self._idle_s, self._window = lateness, idle_s, window
         self._pending: Records | None = None
         self._latest = np.zeros(0, np.int64)
@@ -87,20 +114,28 @@ class Sequencer:
         states = self._duplicates(records)
         self._heard[records.streams] = now
         active = (self._latest > FIRST) & (self._heard >= now - self._idle_s)
+        reached = np.empty(len(records) if self._longest >= 0 else 0, np.int64)
         self.watermark = kernels.watermarks(
-            records.times, records.streams, states, self._latest, active, self._lateness, self.watermark
-        )
+            records.times, records.streams, states, self._latest, active, (self._lateness, self._longest),
+            self.watermark, reached,
+        )  # fmt: skip
         whole = not states.any()
         kept = records if whole else records.take(np.flatnonzero(states == KEPT))
         waiting = kept if self._pending is None else self._pending + kept
         nothing = np.zeros(0, np.intp)
-        left_out = (nothing if whole else np.flatnonzero(states == state) for state in (DUPLICATE, LATE))
-        return Released(self._release(waiting, streams), *left_out)
+        duplicates, late, tardy = (
+            nothing if whole else np.flatnonzero(states == state) for state in (DUPLICATE, LATE, TARDY)
+        )
+        ready = self._release(waiting, streams)
+        if self._longest >= 0:
+            ready = _with_late(ready, records.take(tardy), reached[tardy])
+        return Released(ready, duplicates, late)
 
-    def end(self, streams: list[str]) -> Records:
+    def end(self, streams: list[str]) -> Ready:
         """Return everything that waits."""
         self.watermark = LAST
-        return Records.empty() if self._pending is None else self._release(self._pending, streams)
+        ready = self._release(self.pending, streams)
+        return ready if self._longest < 0 else _with_late(ready, Records.empty(), np.zeros(0, np.int64))
 
     def saved(self) -> tuple[Any, ...]:
         """Return the state, for `install`."""
@@ -127,15 +162,31 @@ class Sequencer:
             states[mine] = self._seen.setdefault(stream, _Seen()).mark(records.seqs[mine], self._window)
         return states
 
-    def _release(self, waiting: Records, streams: list[str]) -> Records:
+    def _release(self, waiting: Records, streams: list[str]) -> Ready:
         """Keep what must wait, and return the rest in order."""
         ready = waiting.times <= self.watermark
         self._pending = None if ready.all() else waiting.take(np.flatnonzero(~ready))
         chosen = np.flatnonzero(ready)
         times, seqs = waiting.times[chosen], waiting.seqs[chosen]
         if len(streams) == 1 and np.all(np.diff(times) > 0):
-            return waiting if ready.all() else waiting.take(chosen)
-        rank = np.empty(len(streams), np.int64)
-        rank[np.array(sorted(range(len(streams)), key=streams.__getitem__), np.intp)] = np.arange(len(streams))
-        order = np.lexsort((seqs, rank[waiting.streams[chosen]], times))
-        return waiting.take(chosen[order])
+            return Ready(waiting if ready.all() else waiting.take(chosen))
+        order = np.lexsort((seqs, ranks_of(streams)[waiting.streams[chosen]], times))
+        return Ready(waiting.take(chosen[order]))
+
+
+def _with_late(ready: Ready, late: Records, reached: Numbers) -> Ready:
+    """Insert late records after those that were applied when they arrived."""
+    records, is_late = ready.records, np.repeat([False, True], [len(ready.records), len(late)])
+    if not len(late):
+        return Ready(records, records.times, is_late)
+    joined, times = records + late, np.concatenate([records.times, reached])
+    order = np.lexsort((is_late, times))  # it is stable
+    records = Records(**(joined._asdict() | {"times": times}))  # `_replace` needs the number of fields as length
+    return Ready(records, joined.times, is_late).take(order)
+
+
+def ranks_of(streams: list[str]) -> Numbers:
+    """Return numbers that order streams by their names."""
+    rank = np.empty(len(streams), np.int64)
+    rank[np.array(sorted(range(len(streams)), key=streams.__getitem__), np.intp)] = np.arange(len(streams))
+    return rank

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 from goffish.streaming.graphs import kernels
 from goffish.streaming.graphs.attributes import Bits, Kinds
+from goffish.streaming.graphs.late import Written
+from goffish.streaming.graphs.late_kernels import apply_late_updates, most_late_changes
 from goffish.streaming.graphs.predicate_kernels import COMPARE, ID
 from goffish.streaming.graphs.predicates import Flips, Predicates, Tables, Watches
 from goffish.streaming.graphs.records import Encoder, Records
+from goffish.streaming.graphs.sequencer import ranks_of
 from goffish.streaming.graphs.trees import alike
 from goffish.streaming.graphs.updates import ADD_EDGE, FLOAT, INTEGER, NONE, TEXT
 from goffish.streaming.key_table import longer
@@ -126,17 +129,26 @@ class Graph(NamedTuple):
 class State:
     """The current graph.
 
+    Parameters
+    ----------
+    encoder : Encoder
+    takes_late : bool
+        Whether late records are applied, for which stamps are needed.
+
     Attributes
     ----------
     graph : Graph
+    written : Written or None
+        Stamps.
     vertices, edges : Predicates
         Those that are followed.
     unknown, conflicts : int
         Updates without effect: of elements that do not exist, and of ids of edges that have other ends.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, *, takes_late: bool = False) -> None:
         self._encoder = encoder
+        self.written = Written.empty(Attributes.empty(0, 0)) if takes_late else None
         nothing = np.zeros(0, np.int64)
         edges = Edges(nothing.astype(np.int32), nothing.astype(np.int32), nothing, nothing.astype(np.bool_))
         attributes = Attributes.empty(0, 0)
@@ -157,8 +169,20 @@ class State:
         """Updates of edges that have other ends."""
         return int(self._counts[kernels.CONFLICT])
 
-    def apply(self, records: Records) -> tuple[Changes, Flips]:
-        """Apply records, and return what has changed."""
+    @property
+    def stale(self) -> int:
+        """Updates of late records that are older than what they would overwrite."""
+        return 0 if self.written is None else self.written.stale
+
+    def apply(self, records: Records, moments: NDArray[np.int64] | None = None) -> tuple[Changes, Flips]:
+        """Apply records, and return what has changed.
+
+        Parameters
+        ----------
+        records : Records
+        moments : array, optional
+            Their event times, which are those of the records if none of them is late.
+        """
         self._fit()
         of_updates = np.repeat(np.arange(len(records)), np.diff(records.firsts))
         keys, watches = self._encoder.edges.columns, self._watches
@@ -166,10 +190,17 @@ class State:
         of_edge = 2 * len(self.vertices) + 3 * len(self.edges)  # what one that is added needs at most
         changes, flips = Changes.empty(most), Flips.empty(most + of_edge if of_edge else 0)
         done, used = 0, np.zeros(2, np.int64)
+        if self.written is not None:
+            given = of_updates, records.times if moments is None else moments, ranks_of(list(self._encoder.streams))
         while True:
-            done = kernels.apply_updates(
-                self.graph, records, of_updates, keys, watches, done, (changes, flips), used, self._counts
-            )
+            if self.written is None:
+                done = kernels.apply_updates(
+                    self.graph, records, of_updates, keys, watches, done, (changes, flips), used, self._counts
+                )
+            else:
+                done = apply_late_updates(
+                    self.graph, self.written, records, given, keys, watches, done, (changes, flips), used, self._counts
+                )
             if done == len(of_updates):
                 return changes.cut(used[0]), flips.take(slice(used[1]))
             changes, flips = self._more_space(records, done, changes, flips, used)
@@ -184,7 +215,8 @@ class State:
                 outgoing=pooled(graph.outgoing, int(records.sources[update])),
                 incoming=pooled(graph.incoming, int(records.targets[update])),
             )
-        most, most_flips = kernels.most_changes(graph, self._watches, records, update)
+        most_of = kernels.most_changes if self.written is None else most_late_changes
+        most, most_flips = most_of(graph, self._watches, records, update)
         if used[0] + most > len(changes.ops):
             changes = Changes._make(longer(column, used[0], 2 * len(column) + most) for column in changes)
         if used[1] + most_flips > len(flips.states):
@@ -233,8 +265,11 @@ class State:
                 incoming=fitted(graph.incoming, vertices, edges),
             )
         self.graph = graph._replace(
-            of_vertices=_widened(graph.of_vertices, names, vertices), of_edges=_widened(graph.of_edges, names, edges)
+            of_vertices=widened(graph.of_vertices, names, vertices), of_edges=widened(graph.of_edges, names, edges)
         )
+        if self.written is not None:
+            of_vertices, of_edges = self.graph.of_vertices.kinds.shape, self.graph.of_edges.kinds.shape
+            self.written = self.written.fit(of_vertices, of_edges, widened(self.written.hidden, *of_edges))
         sizes = len(self.graph.vertices), len(self.graph.edges.alive)
         self._watched = tuple(  # type: ignore[assignment]
             one if one.truth.shape[1] >= size
@@ -242,11 +277,11 @@ class State:
             for one, size in zip(self._watched, sizes, strict=True)
         )  # fmt: skip
 
-    def saved(self) -> tuple[Graph, NDArray[np.int64]]:
+    def saved(self) -> tuple[Any, ...]:
         """Return the state without predicates, for `install`."""
-        return self.graph, self._counts
+        return (self.graph, self._counts) if self.written is None else (self.graph, self._counts, self.written)
 
-    def install(self, saved: tuple[Graph, NDArray[np.int64]]) -> None:
+    def install(self, saved: tuple[Any, ...]) -> None:
         """Take the place of another graph.
 
         Raises
@@ -256,17 +291,24 @@ class State:
         """
         if not alike(saved, self.saved()):
             raise ValueError("the graph has another form")
-        self.graph, self._counts = saved
+        self.graph, self._counts, *written = saved
+        if written:
+            self.written = written[0]
 
-    def used(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which vertices, edges and texts the graph and the predicates refer to."""
+    def used(self, since: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which vertices, edges and texts the graph, its changes since a time, and the predicates refer to."""
         graph, encoder = self.graph, self._encoder
         vertices, edges, texts = (
             np.zeros(one.capacity, np.bool_) for one in (encoder.vertices, encoder.edges, encoder.values.texts)
         )
         vertices[: len(graph.vertices)], edges[: len(graph.edges.alive)] = graph.vertices, graph.edges.alive
-        lists = encoder.values.lists
-        parts = [(lists.kinds, lists.bits), *((one.kinds, one.bits) for one in (graph.of_vertices, graph.of_edges))]
+        lists, attributes = encoder.values.lists, [graph.of_vertices, graph.of_edges]
+        if self.written is not None:
+            for ids, is_edge in ((vertices, False), (edges, True)):
+                recent = self.written.recent(since, edges=is_edge)
+                ids[: len(recent)] |= recent
+            attributes.append(self.written.hidden)
+        parts = [(lists.kinds, lists.bits), *((one.kinds, one.bits) for one in attributes)]
         for watch, ids in zip(self._watched, (vertices, edges), strict=True):
             programs = watch.programs
             compared = (programs.codes == COMPARE) & (programs.kinds != NONE)
@@ -341,7 +383,8 @@ def pooled(adjacency: Adjacency, vertex: int) -> Adjacency:
     return adjacency._replace(pool=longer(adjacency.pool, int(adjacency.used[0]), size))
 
 
-def _widened(attributes: Attributes, names: int, elements: int) -> Attributes:
+def widened(attributes: Attributes, names: int, elements: int) -> Attributes:
+    """Return space for more names and elements."""
     had = attributes.kinds.shape
     if had[0] >= names and had[1] >= elements:
         return attributes

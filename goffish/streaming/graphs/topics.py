@@ -16,6 +16,7 @@ from goffish.errors import InputError
 from goffish.streaming.batches import moments
 from goffish.streaming.graphs.patterns import Found, Numbers, Pattern
 from goffish.streaming.graphs.records import Encoder
+from goffish.streaming.graphs.views import LATE
 
 
 class Stamps(NamedTuple):
@@ -97,6 +98,8 @@ class Topic:
         self.first = self.count = 0
         #: First event that a delivery has not confirmed; it and later ones are kept, however many there are.
         self.needed: int | None = None
+        #: Whether events say if they follow from a late record.
+        self.flags_late = False
         #: Whether events are passed on as tables when they are published.
         self.is_heard = False
         #: Why and when the query ended.
@@ -233,10 +236,14 @@ class Topic:
         } | self._pattern.shown(self._encoder, events.keys, events.values)
         columns |= {
             "released": pa.array(moments(events.released.times), pa.timestamp("us", "UTC")),
-            "initial": pa.array(events.initial), "reason": pa.nulls(size, pa.string()),
+            "initial": pa.array(events.initial), **self._late(events.stamps.phases == LATE),
+            "reason": pa.nulls(size, pa.string()),
             "event_id": pa.array(self._ids(events, columns["status"].to_pylist()), pa.string()),
         }  # fmt: skip
         return pa.table(columns)
+
+    def _late(self, late: NDArray[np.bool_]) -> dict[str, pa.Array]:
+        return {"late": pa.array(late)} if self.flags_late else {}
 
     def _ids(self, events: Events, statuses: list[str]) -> list[str]:
         """Return an id for each event, which is the same after a replay."""
@@ -250,7 +257,8 @@ class Topic:
         return pa.table({
             "offset": pa.array([offset]), "time": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
             "status": [status], "released": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
-            "initial": [False], "reason": [reason], "event_id": [_id(self.name, time, phase, asn, status, reason)],
+            "initial": [False], **self._late(np.zeros(1, np.bool_)),
+            "reason": [reason], "event_id": [_id(self.name, time, phase, asn, status, reason)],
         })  # fmt: skip
 
 

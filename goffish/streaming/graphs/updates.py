@@ -12,3 +12,6 @@ OF_VERTICES, OF_EDGES = (
 
 #: Kinds of values of attributes; there is no value of the first one.
 NONE, INTEGER, FLOAT, BOOLEAN, TEXT, TIME, LIST = range(7)
+
+#: What becomes of late records, by the number of the option.
+LATE = ("side", "apply", "drop")

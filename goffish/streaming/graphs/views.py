@@ -32,12 +32,32 @@ from goffish.streaming.graphs.updates import (
 )
 from goffish.streaming.key_table import longer
 
-#: What happens at a time, in this order: ends of queries, expirations, beginnings, and records.
-END, EXPIRATION, BEGINNING, RECORD = 1, 2, 3, 4
+#: What happens at a time, in this order: ends of queries, expirations, beginnings, records, and late ones.
+END, EXPIRATION, BEGINNING, RECORD, LATE = 1, 2, 3, 4, 5
 #: Changes of attributes of vertices and edges: set, removed, and removed with the element.
 _OPS_OF_VALUES = (SET_VERTEX, UNSET_VERTEX, REMOVE_VERTEX), (SET_EDGE, UNSET_EDGE, REMOVE_EDGE)
 #: Largest kind of a change.
 _MOST_KINDS = 127
+
+
+class Ticks(NamedTuple):
+    """Records that were applied.
+
+    Attributes
+    ----------
+    times : array
+    asn : int
+        Number of the first one.
+    until : int
+        Time up to which all records are applied.
+    late : bool array, optional
+        Those that are late.
+    """
+
+    times: Numbers
+    asn: int
+    until: int
+    late: NDArray[np.bool_] | None = None
 
 
 class Batch(NamedTuple):
@@ -57,6 +77,8 @@ class Batch(NamedTuple):
         Of the flips, in the order in which they happened.
     changes : Changes
         Of the graph.
+    late : bool array, optional
+        Records that are late.
     """
 
     flips: Flips
@@ -65,12 +87,19 @@ class Batch(NamedTuple):
     until: int
     places: Numbers
     changes: Changes
+    late: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, changes: Changes, flips: Flips, times: Numbers, asn: int, until: int) -> Batch:
+    def of(cls, changes: Changes, flips: Flips, ticks: Ticks) -> Batch:
         """Order flips by predicate."""
         places = np.argsort(flips.programs, kind="stable")
-        return cls(flips.take(places), times, asn, until, places, changes)
+        return cls(flips.take(places), ticks.times, ticks.asn, ticks.until, places, changes, ticks.late)
+
+    def phases(self, records: Numbers) -> Numbers:
+        """Return the phases of some records."""
+        if self.late is None or not len(self.late):
+            return np.full(len(records), RECORD)
+        return np.where(self.late[records], LATE, RECORD)
 
     def rows(self, program: int) -> slice:
         """Return where the flips of a predicate are."""
@@ -329,10 +358,9 @@ class View:
         times = batch.times[flips.records] if len(batch.times) else np.zeros(len(of_roles), np.int64)
         if self._window is not None:
             return self._slide(self._window, flips, of_roles, times, batch, state)
-        phases = np.full(len(times), RECORD)
         return Deltas(
-            of_roles, flips.elements, flips.sources, flips.targets, times, phases, flips.records + batch.asn,
-            np.ones(len(times), np.bool_),
+            of_roles, flips.elements, flips.sources, flips.targets, times, batch.phases(flips.records),
+            flips.records + batch.asn, np.ones(len(times), np.bool_),
         )  # fmt: skip
 
     def _slide(
@@ -353,7 +381,8 @@ class View:
         self.expirations = at[~record]
         asns = np.zeros(count, np.int64)
         asns[record] = flips.records[places[record]] + batch.asn
-        phases = np.where(record, RECORD, EXPIRATION)
+        phases = np.full(count, EXPIRATION)
+        phases[record] = batch.phases(flips.records[places[record]])
         return Deltas(found, elements, sources, targets, at, phases, asns, np.ones(count, np.bool_))
 
     def _narrow(self, formulas: _Formulas, deltas: Deltas, state: State) -> Deltas:
@@ -422,7 +451,7 @@ class View:
         times = batch.times[values.records] if len(batch.times) else values.records
         return Deltas(
             (self._pattern.first_value + values.at).astype(np.int8), values.elements, codes.astype(np.int64), numbers,
-            times, np.full(len(times), RECORD), values.records + batch.asn, np.ones(len(times), np.bool_),
+            times, batch.phases(values.records), values.records + batch.asn, np.ones(len(times), np.bool_),
         )  # fmt: skip
 
 

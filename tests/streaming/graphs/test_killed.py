@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import goffish as gf
-from goffish.cli.query_commands import run_queries
+from goffish.cli.query_commands import GraphOptions, run_queries
 from goffish.streaming.graphs import durable, parts
 from goffish.streaming.graphs.recovery import verify
 from tests.streaming.graphs.test_durable import QUERIES, everything
@@ -36,8 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(folder: Path, out: str, state: str | None) -> None:
     run_queries(
-        str(folder / "q.cgql"), [str(folder / "u.jsonl")], str(folder / out), None, 3.0, lambda text: None,
-        state=None if state is None else str(folder / state), as_document=True,
+        str(folder / "q.cgql"), [str(folder / "u.jsonl")], str(folder / out), None,
+        GraphOptions(3.0, state=None if state is None else str(folder / state)), lambda text: None, as_document=True,
     )  # fmt: skip
 
 

@@ -372,7 +372,7 @@ def test_files_that_are_not_accepted(tmp_path: Path) -> None:
             LiveGraph().feed(bad)
 
 
-@pytest.mark.parametrize("options", [{"window": 0}, {"streams": 0}, {"lateness": "-1s"}, {"idle": 0}])
+@pytest.mark.parametrize("options", [{"limits": gf.stream.Limits(window=0)}, {"lateness": "-1s"}, {"idle": 0}])
 def test_arguments(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         LiveGraph(**options)
@@ -396,14 +396,14 @@ def test_streams_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numbers_far_ahead() -> None:
     """What is more than the window behind the last number counts as seen; memory does not grow."""
-    live = LiveGraph(lateness=1000, window=64)
+    live = LiveGraph(lateness=1000, limits=gf.stream.Limits(window=64))
     for seq in (0, 1, 500, 499, 430, 500, 501, 1 << 60):
         live.feed([record("1 +v a") | {"seq": seq}])
     assert live.counts["duplicate"] == 2  # 430, and 500 again
 
 
 def test_too_many_streams() -> None:
-    live = LiveGraph(streams=2)
+    live = LiveGraph(limits=gf.stream.Limits(streams=2))
     live.feed([record("1 +v a") | {"stream": f"{n}"} for n in range(4)])
     assert [error for _, error in live.errors] == [
         f"stream '{n}': accepted are at most 2 streams" for n in (2, 3)
@@ -420,7 +420,7 @@ def test_records_that_wait_show_nothing() -> None:
 
 def test_too_many_attributes() -> None:
     """Breaks when the memory for names has no bound, or a name that is only removed takes some."""
-    live = LiveGraph(lateness=0, attributes=2)
+    live = LiveGraph(lateness=0, limits=gf.stream.Limits(attributes=2))
     live.feed([{"t": n, "op": "-av", "id": "a", "names": [f"n{n}"]} for n in range(9)])
     live.feed([{"t": 10 + n, "op": "+v", "id": n, "attrs": {f"n{n}": n}} for n in range(4)])
     assert [error for _, error in live.errors] == [
