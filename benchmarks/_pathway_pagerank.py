@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from typing import Any
 
@@ -22,11 +23,12 @@ class Ends(pw.Schema):
 
 
 class Source(pw.io.python.ConnectorSubject):  # type: ignore[misc]
-    """Edges, a batch in a commit."""
+    """Edges, a batch in a commit; with `waits`, each commit waits for the result of the one before."""
 
-    def __init__(self, u: Any, v: Any, batch: int) -> None:
+    def __init__(self, u: Any, v: Any, batch: int, *, waits: bool) -> None:
         super().__init__()
-        self._u, self._v, self._batch = u.tolist(), v.tolist(), batch
+        self._u, self._v, self._batch, self._waits = u.tolist(), v.tolist(), batch, waits
+        self.done = threading.Semaphore(0)
 
     def run(self) -> None:
         for begin in range(0, len(self._u), self._batch):
@@ -34,21 +36,25 @@ class Source(pw.io.python.ConnectorSubject):  # type: ignore[misc]
             for a, b in zip(self._u[begin:end], self._v[begin:end], strict=True):
                 self.next(a=a, b=b)
             self.commit()
+            if self._waits:
+                self.done.acquire()
 
 
 def main() -> None:
     data = np.load(sys.argv[1])
     seconds: list[float] = []
-    given = pw.io.python.read(
-        Source(data["u"], data["v"], int(data["batch"])), schema=Ends, autocommit_duration_ms=None
-    )
+    source = Source(data["u"], data["v"], int(data["batch"]), waits=bool(data["waits"]))
+    given = pw.io.python.read(source, schema=Ends, autocommit_duration_ms=None)
     edges = given.select(u=given.pointer_from(given.a), v=given.pointer_from(given.b))
     ranks = pagerank(edges, steps=int(data["steps"]))
     # One row, as a call of Python for each rank that changes takes longer than the ranks.
     total = ranks.reduce(total=pw.reducers.sum(pw.this.rank))
-    pw.io.subscribe(
-        total, on_change=lambda **_: None, on_time_end=lambda _: seconds.append(time.perf_counter() - begun)
-    )
+
+    def end(_: int) -> None:
+        seconds.append(time.perf_counter() - begun)
+        source.done.release()
+
+    pw.io.subscribe(total, on_change=lambda **_: None, on_time_end=end)
     begun = time.perf_counter()
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
     print(json.dumps({"results": len(seconds), "seconds": time.perf_counter() - begun}))

@@ -260,7 +260,8 @@ class Engine:
         self.sequencer = Sequencer(options.lateness, options.idle / 1e6, -(-options.window // 64) * 64, longest)
         self.state = State(self.encoder, takes_late=options.takes_late)
         self.queries = Queries(self.state, self.encoder, options.events)
-        self.counts = dict.fromkeys(("accepted", "applied", "applied_late", "duplicate", "late", "rejected"), 0)
+        late = ["applied_late"] if options.takes_late else []
+        self.counts = dict.fromkeys(("accepted", "applied", *late, "duplicate", "late", "rejected"), 0)
         self.clock = 0.0
         self._last = FIRST
         self._in_use = [0, 0, 0]  # labels of vertices and of edges, and texts, after they were last given up
