@@ -30,7 +30,8 @@ _ALGORITHMS: dict[str, tuple[bool, dict[str, Any]]] = {
     "sssp": (True, {"source": None, "weight": "w"}), "cores": (True, {}), "triangles": (True, {}),
     "pagerank": (True, {}), "pagerank, no directions": (False, {}),
     "pagerank of one vertex": (True, {"personalization": None}), "louvain": (False, {}),
-    "louvain, leiden": (False, {"refine": "leiden"}),
+    "louvain, leiden": (False, {"refine": "leiden"}), "betweenness": (True, {"epsilon": 0.01, "top": 10}),
+    "betweenness, no directions": (False, {"epsilon": 0.01, "top": 10}),
 }  # fmt: skip
 
 
@@ -58,7 +59,9 @@ def run(name: str, u: Any, v: Any, *, near: bool) -> list[list[str]]:
     algorithm, m, rng = re.split(", | of ", name, maxsplit=1)[0], len(u), np.random.default_rng(5)
     live = gf.stream.LiveGraph(lateness=0)
     live.feed(table(0, ["+e"] * m, np.arange(m), u, v))
-    followed = live.follow(algorithm, directed=directed or algorithm not in ("pagerank", "louvain"), **options)
+    followed = live.follow(
+        algorithm, directed=directed or algorithm not in ("pagerank", "louvain", "betweenness"), **options
+    )
     given = {key: value for key, value in options.items() if key != "weight"}
 
     def anew() -> tuple[float, float]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from goffish.algorithms.betweenness.sampling import Estimate
     from goffish.algorithms.dispatch import AnyGraph
     from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
@@ -190,9 +191,7 @@ class Betweenness(Algorithm):
 
     def _sampled(self, graph: Graph, threads: int | None, note: Note | None) -> Result:
         """Estimates with proved bounds."""
-        from goffish.algorithms.betweenness.in_memory import only_top, sampled_table
         from goffish.algorithms.betweenness.sampling import estimate_betweenness
-        from goffish.gopher import Result
 
         def report(done: int, most: int) -> None:
             if note is not None:
@@ -206,6 +205,16 @@ class Betweenness(Algorithm):
         )  # fmt: skip
         pairs = n * (n - 1) / (1.0 if graph.directed else 2.0)
         agreement = self._against_exact(graph, found.score * pairs, threads, note) if self.compare else {}
+        result = self.sampled_result(graph.label_column(), found, directed=graph.directed)
+        return replace(result, summary={**result.summary, **agreement})
+
+    def sampled_result(self, labels: pa.Array, found: Estimate, *, directed: bool) -> Result:
+        """The result of an estimate; columns ``vertex``, ``betweenness``, ``least`` and ``most``."""
+        from goffish.algorithms.betweenness.in_memory import only_top, sampled_table
+        from goffish.gopher import Result
+
+        n, top = len(labels), self.how_many(len(labels))
+        pairs = n * (n - 1) / (1.0 if directed else 2.0)
         if self.normalized:
             pairs = n / (n - 2) if n > 2 else 1.0
         summary = {
@@ -214,7 +223,7 @@ class Betweenness(Algorithm):
         }  # fmt: skip
         if top is not None:
             summary["certain_members"] = found.members
-        return Result("betweenness", only_top(sampled_table(graph, found, pairs), top), summary | agreement)
+        return Result("betweenness", only_top(sampled_table(labels, found, pairs), top), summary)
 
     def _against_exact(self, graph: Graph, estimate: Any, threads: int | None, note: Note | None) -> dict[str, Any]:
         """Compute the exact values and compare the estimates, one per vertex in vertex order, with them."""

@@ -230,10 +230,10 @@ def edge_result(graph: Graph, found: Betweenness) -> Result:
     return Result("edge_betweenness", table, _saved(found))
 
 
-def sampled_table(graph: Graph, found: Estimate, pairs: float) -> pa.Table:
+def sampled_table(labels: pa.Array, found: Estimate, pairs: float) -> pa.Table:
     """Estimates in numbers of pairs with proved bounds; columns ``vertex``, ``betweenness``, ``least`` and ``most``."""
     return pa.table({
-        "vertex": graph.label_column(),
+        "vertex": labels,
         "betweenness": pa.array(found.score * pairs),
         "least": pa.array(np.maximum(found.score - found.below, 0.0) * pairs),
         "most": pa.array((found.score + found.above) * pairs),

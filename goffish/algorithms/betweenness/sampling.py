@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ _TASK = 64  # samples
 #: Share of the allowed failure that every vertex gets alike, so that one that no pilot sample met has some.
 _EVEN_SHARE = 0.2
 #: Share of the allowed failure for the bound on the number of samples in any case.
-_CAP_SHARE = 0.1
+CAP_SHARE = 0.1
 #: The universal constant of the Vapnik-Chervonenkis bound (Löffler and Phillips 2009, by experiment).
 _CONSTANT = 0.5
 
@@ -125,22 +125,21 @@ def estimate_betweenness(
         nothing, few = np.zeros(n), 0 if top is None else min(top, n)
         return Estimate(nothing, nothing, nothing, 0, 0, None if top is None else np.arange(few), True, few)
     folded = _Folded(problem)
-    most = most_samples(_longest_path(folded.core), epsilon, _CAP_SHARE * delta)
-    goal = _Goal(epsilon, None if top is None else min(top, n))
+    most = most_samples(_longest_path(folded.core), epsilon, CAP_SHARE * delta)
+    goal = Goal(epsilon, None if top is None else min(top, n))
     with _Sampler(folded.core, folded.owner, seed, thread_count(threads)) as sampler:
-        pilot = max(_LEAST_PILOT, int(_PILOT_SHARE * most))
+        pilot = pilot_samples(most)
         sampler.draw(pilot)
         hits = sampler.counts
         error = goal.allowed(folded.closed + folded.expand(hits / pilot))[folded.place]
-        failure, wanted = _share_out(hits, pilot, error, (1.0 - _CAP_SHARE) * delta)
-        kinds, kind = np.unique(failure, return_inverse=True)
+        plan = Plan.of(hits, pilot, error, delta)
         sampler.forget()
-        for size, share in _looks(wanted, most):
+        for size, share in plan.looks(most):
             while sampler.samples < size:
                 sampler.draw(min(_SLICE, size - sampler.samples))
                 if progress is not None:
                     progress(sampler.samples, most)
-            below, above = _bounds(sampler.counts, kind, size, np.log(share * kinds))
+            below, above = plan.bounds(sampler.counts, size, share)
             if size == most:
                 # The bound that holds for the full number of samples, whatever the vertex.
                 below, above = np.minimum(below, epsilon), np.minimum(above, epsilon)
@@ -148,8 +147,7 @@ def estimate_betweenness(
             below, above = folded.expand(below), folded.expand(above)
             if goal.reached(score, below, above):
                 break
-    chosen, certain, members = goal.verdict(score, below, above)
-    return Estimate(score, below, above, sampler.samples, most, chosen, certain, members)
+    return goal.verdict(score, below, above, sampler.samples, most)
 
 
 #: Smaller errors would take more samples than can be counted.
@@ -215,7 +213,7 @@ class _Folded:
 
 
 @dataclass(frozen=True)
-class _Goal:
+class Goal:
     """What the bounds must say before sampling ends."""
 
     epsilon: float
@@ -242,15 +240,53 @@ class _Goal:
             error = error[np.where(inside, score - below < ceiling, score + above > floor)]
         return bool(np.all(error <= self.epsilon))
 
-    def verdict(self, score: _Values, below: _Values, above: _Values) -> tuple[_Integers | None, bool, int]:
-        """The `top` vertices, whether the goal is certain, and how many members are."""
+    def verdict(self, score: _Values, below: _Values, above: _Values, samples: int, most: int) -> Estimate:
+        """What was found: the `top` vertices, whether the goal is certain, and how many members are."""
         if self.top is None:
-            return None, self.reached(score, below, above), 0
+            certain = self.reached(score, below, above)
+            return Estimate(score, below, above, samples, most, None, certain, 0)
         chosen, low, high = largest(score, self.top), score - below, score + above
         # A member for certain: fewer than `top` others may score more.
         rivals = score.size - np.searchsorted(np.sort(high), low[chosen], "right") - (high > low)[chosen]
         members = int(np.count_nonzero(rivals < self.top))
-        return chosen, members == chosen.size, members
+        return Estimate(score, below, above, samples, most, chosen, members == chosen.size, members)
+
+
+def pilot_samples(most: int) -> int:
+    """Size of the pilot where so many samples do in any case."""
+    return max(_LEAST_PILOT, int(_PILOT_SHARE * most))
+
+
+class Plan(NamedTuple):
+    """What a pilot foretells; its samples are not used again.
+
+    Attributes
+    ----------
+    kinds : float64, shape (k,)
+        Probabilities of failure that each of a vertex's two bounds may have.
+    kind : int64, shape (n,)
+        Which of them each vertex has.
+    wanted : int
+        Samples after which sampling is expected to end.
+    """
+
+    kinds: _Values
+    kind: _Integers
+    wanted: int
+
+    @classmethod
+    def of(cls, hits: _Integers, pilot: int, error: _Values, delta: float) -> Plan:
+        """Plan from how many samples of a pilot met each vertex, and the error that it may have."""
+        failure, wanted = _share_out(hits, pilot, error, (1.0 - CAP_SHARE) * delta)
+        return cls(*np.unique(failure, return_inverse=True), wanted)
+
+    def looks(self, most: int) -> Iterator[tuple[int, float]]:
+        """Sizes of the sample at which the bounds are looked at, up to `most`, and their shares of the failure."""
+        return _looks(self.wanted, most)
+
+    def bounds(self, counts: _Integers, samples: int, share: float) -> tuple[_Values, _Values]:
+        """Errors below and above at a look with such a share of the failure."""
+        return _bounds(counts, self.kind, samples, np.log(share * self.kinds))
 
 
 class _Sampler:
@@ -335,7 +371,7 @@ def _share_out(hits: _Integers, pilot: int, error: _Values, delta: float) -> tup
 
 
 def _looks(wanted: int, most: int) -> Iterator[tuple[int, float]]:
-    """Sizes of the sample at which the bounds are looked at, up to `most`, and their shares of the failure."""
+    """`Plan.looks`."""
     size, number = _FIRST_LOOK * wanted, 1
     while size < most:
         yield math.ceil(size), 1.0 / (number * (number + 1))

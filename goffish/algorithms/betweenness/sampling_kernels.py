@@ -23,8 +23,8 @@ def _uniform(state):
 
 
 @kernel(inline="always")
-def _pair(state, owner):
-    """Who stands for the ends of a random ordered pair."""
+def random_pair(state, owner):
+    """Who stands for the ends of a random ordered pair; takes two numbers of the stream of a state."""
     number = owner.size
     s = int(_uniform(state) * number)
     t = int(_uniform(state + np.uint64(1)) * (number - 1))
@@ -32,13 +32,18 @@ def _pair(state, owner):
     return np.int64(owner[s]), np.int64(owner[t])
 
 
+@kernel(inline="always")
+def rows_of(arcs):
+    """Arcs as `draw_path` takes them: where the row of each vertex begins and ends, and the targets."""
+    offsets, targets, _ = arcs
+    return offsets[:-1], offsets[1:], targets
+
+
 @kernel
 def sample_paths(forward, backward, owner, seed, first, last, counts, levels, paths, queues, control):
     """Draw samples `first` to `last`: count the inner vertices of a random shortest path between a random pair.
 
-    A balanced bidirectional search (Borassi and Natale, ESA 2016, section 4): the side whose frontier has fewer arcs
-    goes on by a level, until an arc joins both. Every shortest path is equally likely. Sample i depends on `seed` and i
-    only.
+    Sample i depends on `seed` and i only.
 
     Parameters
     ----------
@@ -55,99 +60,140 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
     control : int64, shape (1,)
         Not 0: end after this sample.
     """
-    offsets, targets, _ = forward
-    back_offsets, back_targets, _ = backward
-    begin, end = np.zeros(2, np.int64), np.zeros(2, np.int64)
-    depth, work = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    out, into = rows_of(forward), rows_of(backward)
+    sides, path = np.empty((4, 2), np.int64), np.empty(counts.size, queues.dtype)
     salt = splitmix64(np.uint64(seed))
     for number in range(first, last):
         if control[0]:
             return
         state = splitmix64(np.uint64(number) ^ salt)
-        s, t = _pair(state, owner)
+        s, t = random_pair(state, owner)
         if s == t:
             continue
-        for side in range(2):
-            root = s if side == 0 else t
-            queues[side, 0] = root
-            levels[side, root], paths[side, root] = 0, 1.0
-            begin[side], end[side], depth[side] = 0, 1, 0
-        work[0] = offsets[s + 1] - offsets[s]
-        work[1] = back_offsets[t + 1] - back_offsets[t]
-        joined, side = 0.0, 0
-        while begin[0] < end[0] and begin[1] < end[1]:
-            side = 0 if work[0] <= work[1] else 1
-            other = 1 - side
-            rows, ends = (offsets, targets) if side == 0 else (back_offsets, back_targets)
-            work[side] = 0
-            size, most = end[side], 0.0
-            deeper = depth[side] + 1
-            for at in range(begin[side], end[side]):
-                u = queues[side, at]
-                own = paths[side, u]
-                for e in range(rows[u], rows[u + 1]):
-                    w = ends[e]
-                    if levels[other, w] >= 0:
-                        joined += own * paths[other, w]
-                    elif levels[side, w] < 0:
-                        levels[side, w] = deeper
-                        paths[side, w] = own
-                        most = max(most, own)
-                        queues[side, size] = w
-                        size += 1
-                        work[side] += rows[w + 1] - rows[w]
-                    elif levels[side, w] == deeper:
-                        paths[side, w] += own
-                        most = max(most, paths[side, w])
-            if joined > 0.0:
-                break
-            begin[side], end[side], depth[side] = end[side], size, deeper
-            if most > _LARGE:
-                for at in range(begin[side], size):
-                    paths[side, queues[side, at]] /= most
-        if joined > 0.0:
-            # The vertices that this last level reached are in the queue behind `end`.
-            other = 1 - side
-            rows, ends = (offsets, targets) if side == 0 else (back_offsets, back_targets)
-            wanted = _uniform(state + np.uint64(2)) * joined
-            step = np.uint64(3)
-            near, far = np.int64(queues[side, begin[side]]), np.int64(queues[other, begin[other]])
-            found = False
-            for at in range(begin[side], end[side]):
-                u = queues[side, at]
-                for e in range(rows[u], rows[u + 1]):
-                    w = ends[e]
-                    if levels[other, w] >= 0:
-                        near, far = np.int64(u), np.int64(w)
-                        wanted -= paths[side, u] * paths[other, w]
-                        if wanted < 0.0:
-                            found = True
-                            break
-                if found:
-                    break
-            step = _walk(backward if side == 0 else forward, near, levels[side], paths[side], counts, state, step)
-            _walk(forward if side == 0 else backward, far, levels[other], paths[other], counts, state, step)
-            end[side] = size
-        for side in range(2):
-            for at in range(end[side]):
-                levels[side, queues[side, at]] = -1
+        size, _ = draw_path(out, into, s, t, state, levels, paths, queues, sides, path)
+        for at in range(size):
+            counts[path[at]] += 1
 
 
 @kernel
-def _walk(arcs, v, levels, paths, counts, state, step):
-    """Walk a random shortest path from `v` back to the root of its search, and count the vertices before the root."""
-    offsets, targets, _ = arcs
+def draw_path(forward, backward, s, t, state, levels, paths, queues, sides, path):
+    """Draw one of the shortest paths between two vertices; each is equally likely.
+
+    A balanced bidirectional search (Borassi and Natale, ESA 2016, section 4): the side whose frontier has fewer arcs
+    goes on by a level, until an arc joins both.
+
+    Parameters
+    ----------
+    forward, backward : tuple of arrays
+        Out- and in-arcs, as by `rows_of`.
+    state : uint64
+        Random numbers are those of its stream from the third one on.
+    levels, paths, queues
+        Scratch space as in `sample_paths`.
+    sides : int64, shape (4, 2)
+        Scratch space.
+    path : shape (n,)
+        Receives the inner vertices of the path, from `s` to `t`.
+
+    Returns
+    -------
+    size : int
+        How many there are; -1 without a path.
+    arcs : int
+        How many arcs were looked at, but for those of the walk.
+    """
+    starts, ends, targets = forward
+    back_starts, back_ends, back_targets = backward
+    begin, end, depth, work = sides[0], sides[1], sides[2], sides[3]
+    for side in range(2):
+        root = s if side == 0 else t
+        queues[side, 0] = root
+        levels[side, root], paths[side, root] = 0, 1.0
+        begin[side], end[side], depth[side] = 0, 1, 0
+    work[0] = ends[s] - starts[s]
+    work[1] = back_ends[t] - back_starts[t]
+    joined, side, size, arcs = 0.0, 0, np.int64(-1), np.int64(0)
+    while begin[0] < end[0] and begin[1] < end[1]:
+        side = 0 if work[0] <= work[1] else 1
+        other = 1 - side
+        first, last, heads = (starts, ends, targets) if side == 0 else (back_starts, back_ends, back_targets)
+        arcs += work[side]
+        work[side] = 0
+        reached, most = end[side], 0.0
+        deeper = depth[side] + 1
+        for at in range(begin[side], end[side]):
+            u = queues[side, at]
+            own = paths[side, u]
+            for e in range(first[u], last[u]):
+                w = heads[e]
+                if levels[other, w] >= 0:
+                    joined += own * paths[other, w]
+                elif levels[side, w] < 0:
+                    levels[side, w] = deeper
+                    paths[side, w] = own
+                    most = max(most, own)
+                    queues[side, reached] = w
+                    reached += 1
+                    work[side] += last[w] - first[w]
+                elif levels[side, w] == deeper:
+                    paths[side, w] += own
+                    most = max(most, paths[side, w])
+        if joined > 0.0:
+            break
+        begin[side], end[side], depth[side] = end[side], reached, deeper
+        if most > _LARGE:
+            for at in range(begin[side], reached):
+                paths[side, queues[side, at]] /= most
+    if joined > 0.0:
+        # The vertices that this last level reached are in the queue behind `end`.
+        other = 1 - side
+        first, last, heads = (starts, ends, targets) if side == 0 else (back_starts, back_ends, back_targets)
+        wanted = _uniform(state + np.uint64(2)) * joined
+        near, far = np.int64(queues[side, begin[side]]), np.int64(queues[other, begin[other]])
+        found = False
+        for at in range(begin[side], end[side]):
+            u = queues[side, at]
+            for e in range(first[u], last[u]):
+                w = heads[e]
+                if levels[other, w] >= 0:
+                    near, far = np.int64(u), np.int64(w)
+                    wanted -= paths[side, u] * paths[other, w]
+                    if wanted < 0.0:
+                        found = True
+                        break
+            if found:
+                break
+        state += np.uint64(3)
+        middle = _walk(backward if side == 0 else forward, near, levels[side], paths[side], path, 0, state)
+        state += np.uint64(middle)
+        size = _walk(forward if side == 0 else backward, far, levels[other], paths[other], path, middle, state)
+        # Both walks lead away from the arc in the middle.
+        _turn(path, 0, middle)
+        if side == 1:
+            _turn(path, 0, size)
+        end[side] = reached
+    for side in range(2):
+        for at in range(end[side]):
+            levels[side, queues[side, at]] = -1
+    return size, arcs
+
+
+@kernel
+def _walk(arcs, v, levels, paths, path, size, state):
+    """Append a random shortest path from `v` back to the root of its search, without the root; give the new size."""
+    first, last, targets = arcs
     while levels[v] > 0:
-        counts[v] += 1
+        path[size] = v
+        size += 1
         above = levels[v] - 1
         total = 0.0
-        for e in range(offsets[v], offsets[v + 1]):
+        for e in range(first[v], last[v]):
             if levels[targets[e]] == above:
                 total += paths[targets[e]]
-        wanted = _uniform(state + step) * total
-        step += np.uint64(1)
+        wanted = _uniform(state) * total
+        state += np.uint64(1)
         following = v
-        for e in range(offsets[v], offsets[v + 1]):
+        for e in range(first[v], last[v]):
             u = targets[e]
             if levels[u] == above:
                 following = np.int64(u)
@@ -155,7 +201,16 @@ def _walk(arcs, v, levels, paths, counts, state, step):
                 if wanted < 0.0:
                     break
         v = following
-    return step
+    return size
+
+
+@kernel
+def _turn(path, first, last):
+    """Reverse a part of a path."""
+    while first < last - 1:
+        last -= 1
+        path[first], path[last] = path[last], path[first]
+        first += 1
 
 
 @kernel
@@ -173,7 +228,7 @@ def sample_weighted(forward, backward, owner, seed, first, last, counts, memory,
         if control[0]:
             return
         state = splitmix64(np.uint64(number) ^ salt)
-        s, t = _pair(state, owner)
+        s, t = random_pair(state, owner)
         if s == t:
             continue
         distance[s], paths[s], heap[0] = 0.0, 0.0, s

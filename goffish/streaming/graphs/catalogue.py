@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from goffish.algorithms.algorithm import Options
+from goffish.algorithms.betweenness.api import Betweenness
 from goffish.algorithms.clustering.api import Cores as CoreOptions
 from goffish.algorithms.clustering.api import Triangles as TriangleOptions
 from goffish.algorithms.communities.api import Louvain
@@ -18,6 +19,7 @@ from goffish.streaming.graphs.divisions import Communities
 from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.ranks import Ranks
 from goffish.streaming.graphs.records import Encoder
+from goffish.streaming.graphs.sampled import SampledBetweenness
 from goffish.streaming.graphs.state import State
 
 #: What follows each algorithm, its options, and those of them that are accepted.
@@ -30,6 +32,7 @@ _FOLLOWED: dict[str, tuple[type[Followed], type[Options], tuple[str, ...]]] = {
     "triangles": (exact.Triangles, TriangleOptions, ()),
     "louvain": (Communities, Louvain, ("resolution", "seed", "refine", "least_gain")),
     "pagerank": (Ranks, PageRanks, ("damping", "tolerance", "dangling", "personalization")),
+    "betweenness": (SampledBetweenness, Betweenness, ("epsilon", "top", "delta", "normalized", "seed")),
 }  # fmt: skip
 
 
