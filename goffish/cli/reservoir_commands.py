@@ -123,7 +123,9 @@ def _query(
     related: Annotated[
         list[str] | None, typer.Option(help="Relation that is followed from the selected events; repeatable.")
     ] = None,
-    hops: Annotated[int, typer.Option(min=1, help="Number of relations that are followed one after the other.")] = 1,
+    hops: Annotated[
+        int, typer.Option("--max-hops", min=1, help="Number of relations that are followed one after the other.")
+    ] = 1,
     direction: Annotated[str, typer.Option(help="Follow relations out, in or both ways.")] = "both",
     as_type: Annotated[
         list[str] | None, typer.Option(metavar="NAME=TYPE", help="Convert a column, as in value=string; repeatable.")
