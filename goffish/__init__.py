@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
     from goffish.gofs import verify_store as verify
+    from goffish.gofs.reservoir import Reservoir
     from goffish.gofs.series import open_series
     from goffish.gopher import (
         BatchStep,
@@ -100,6 +101,7 @@ _HOMES = {
     "goffish.temporal.api": ("run_series",),
     "goffish.errors": ("DataError", "FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
     "goffish.gofs": ("PartitionedGraph",),
+    "goffish.gofs.reservoir": ("Reservoir",),
     "goffish.gofs.series": ("open_series",),
     "goffish.gopher": (
         "BatchStep", "Result", "RunStats", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep",
@@ -118,9 +120,9 @@ _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", 
 
 __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph",
-    "InputError", "JobError", "PartitionedGraph", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
-    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs",
-    "blockrank", "closeness", "connected_components", "core_numbers", "edge_betweenness", "from_arrow",
+    "InputError", "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
+    "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness",
+    "bfs", "blockrank", "closeness", "connected_components", "core_numbers", "edge_betweenness", "from_arrow",
     "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
     "landscape", "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor",
     "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "run_series", "sssp", "temporal_paths",

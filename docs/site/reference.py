@@ -49,6 +49,10 @@ API = {
         "Partitions and stores", "Partition a graph, store it, and run algorithms partition by partition.",
         ["partition", "quality", "PartitionedGraph", "open", "verify"],
     ),
+    "events": (
+        "Event reservoir", "Keep events in a durable store, and query them by time, value and relation.",
+        ["Reservoir", "gofs.reservoir.Pool", "gofs.reservoir.Relation"],
+    ),
     "programs": (
         "Programs", "Write your own subgraph-centric program.",
         ["SubgraphProgram", "Superstep", "BatchStep", "Subgraph", "SubgraphBatch", "per_neighbor", "per_remote",

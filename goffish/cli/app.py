@@ -15,6 +15,7 @@ from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
 from goffish.cli.jobs_commands import add_jobs_commands
 from goffish.cli.options import Json, Store
 from goffish.cli.plot_commands import add_plot_commands
+from goffish.cli.reservoir_commands import add_reservoir_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.serve_commands import add_serve_commands
 from goffish.cli.spot_commands import add_spot_commands
@@ -80,6 +81,9 @@ add_dataflow_commands(app)
 add_calibrate_command(app)
 add_spot_commands(app, _Commands)
 add_stream_commands(app, _Commands)
+reservoir = typer.Typer(cls=_Commands, help="Keep events in a durable store, and query them.", no_args_is_help=True)
+app.add_typer(reservoir, name="reservoir")
+add_reservoir_commands(reservoir)
 series = typer.Typer(cls=_Commands, help="Build, extend, analyze and plot time series of graphs.", no_args_is_help=True)
 app.add_typer(series, name="timeseries")
 add_series_commands(series)

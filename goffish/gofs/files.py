@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,9 @@ import pyarrow as pa
 from goffish.errors import StoreError
 from goffish.graph.io.storage import open_filesystem, reason_of
 from goffish.partial import is_uri, local_path, partial_file
+
+#: Seconds between two attempts to lock a folder.
+_LOOK_S = 0.05
 
 
 class Folder(Protocol):
@@ -30,8 +34,8 @@ class Folder(Protocol):
         """The file appears whole or not at all."""
 
     def delete(self, name: str) -> None: ...
-    def locked(self) -> AbstractContextManager[None]:
-        """Held by the one process that writes."""
+    def locked(self, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        """Held by the one process that writes; another one waits for it as long as `wait_s`, then fails."""
 
     def list(self) -> list[str]: ...
 
@@ -79,20 +83,29 @@ class _LocalFolder:
             raise
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, wait_s: float = 0.0) -> Iterator[None]:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be written ({error.strerror or error})") from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock(descriptor, wait_s)
             yield
-        except BlockingIOError:
-            raise StoreError(f"{self.path}: another process is writing this store; retry later") from None
         finally:
             os.close(descriptor)  # and with it the lock, as after a kill
             self._tidy(self.path)
+
+    def _lock(self, descriptor: int, wait_s: float) -> None:
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise StoreError(f"{self.path}: another process is writing this store; retry later") from None
+            time.sleep(_LOOK_S)
 
     def delete(self, name: str) -> None:
         target = self.path / name
@@ -158,7 +171,7 @@ class _RemoteFolder:
             # Object stores publish an object only when its upload is complete.
             self._fs.pipe_file(full, bytes(data))
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self, wait_s: float = 0.0) -> AbstractContextManager[None]:
         return nullcontext()
 
     def delete(self, name: str) -> None:

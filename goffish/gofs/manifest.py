@@ -81,8 +81,35 @@ def checksum(data: Any) -> str:
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as JSON, carrying a checksum of itself."""
-    body = _body(manifest)
+    return seal(_body(manifest))
+
+
+def seal(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON, carrying a checksum of itself."""
     return (json.dumps({**body, "checksum": _digest(body)}, indent=1) + "\n").encode()
+
+
+def unseal(data: bytes, where: str, format: str, version: int, what: str) -> dict[str, Any]:
+    """The inverse of `seal`, for a body with the fields ``format`` and ``version``.
+
+    Raises
+    ------
+    StoreError
+        Foreign, damaged, or of a newer version than `version`.
+    """
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        raise StoreError(f"{where}: damaged or not a {what} (the manifest is not JSON)") from None
+    if not isinstance(body, dict) or body.get("format") != format:
+        raise StoreError(f"{where}: not a {what} (the manifest has no format {format!r})")
+    found = body.get("version")
+    if not isinstance(found, int) or found > version:
+        raise StoreError(f"{where}: store format {found} is not supported; accepted: up to {version}; upgrade GoFFish")
+    expected = body.pop("checksum", None)
+    if _digest(body) != expected:
+        raise StoreError(f"{where}: damaged (the manifest does not match its checksum)")
+    return body
 
 
 def decode(data: bytes, where: str) -> Manifest:
@@ -93,20 +120,7 @@ def decode(data: bytes, where: str) -> Manifest:
     StoreError
         Foreign, damaged, or written by a newer version.
     """
-    try:
-        body = json.loads(data)
-    except ValueError:
-        raise StoreError(f"{where}: damaged or not a GoFFish store (the manifest is not JSON)") from None
-    if not isinstance(body, dict) or body.get("format") != FORMAT:
-        raise StoreError(f"{where}: not a GoFFish store (the manifest has no format {FORMAT!r})")
-    version = body.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise StoreError(
-            f"{where}: store format {version} is not supported; accepted: up to {VERSION}; upgrade GoFFish"
-        )
-    expected = body.pop("checksum", None)
-    if _digest(body) != expected:
-        raise StoreError(f"{where}: damaged (the manifest does not match its checksum)")
+    body = unseal(data, where, FORMAT, VERSION, "GoFFish store")
     known = {f.name for f in fields(GraphInfo)}
     info = GraphInfo(**{name: value for name, value in body["graph"].items() if name in known})
     files = tuple({kind: FileEntry(**entry) for kind, entry in part.items()} for part in body["partitions"])

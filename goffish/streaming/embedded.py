@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from goffish.errors import InputError, JobError
+from goffish.gofs.times import Duration, microseconds
 from goffish.notebook import bar, in_notebook
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, Batch
@@ -31,7 +32,6 @@ from goffish.streaming.updates.migration import forms_of, migrated_state, take_o
 from goffish.streaming.updates.plan import UpdatePlan, plan_update
 from goffish.streaming.updates.rollout import Rollout, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy, partial_window_of, strategy_of
-from goffish.streaming.windows import Duration, microseconds
 
 Until = Duration | Callable[[Metrics], bool]
 Report = Callable[[str], None]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goffish.errors import InputError
 from goffish.extras import needed_for
+from goffish.gofs.times import Duration, microseconds
 from goffish.streaming.aggregates import FUNCTIONS, Aggregate
 from goffish.streaming.operators import LATE
 from goffish.streaming.replay import Replay
@@ -35,7 +36,7 @@ from goffish.streaming.topology import (
     TimeOptions,
     Topology,
 )
-from goffish.streaming.windows import Duration, Window, microseconds
+from goffish.streaming.windows import Window
 
 if TYPE_CHECKING:
     from goffish.scheduling.dataflow.model import Dataflow, Goal

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from goffish.errors import JobError
 from goffish.extras import needed_for
+from goffish.gofs.times import Duration
 from goffish.streaming.journal import ARRAY, ARROW, LINES, Refused, patiently, read_array, read_arrow, read_lines
 from goffish.streaming.received import Inbox, Received, Server, checked_options, entry_of
 from goffish.streaming.sources import Source
-from goffish.streaming.windows import Duration
 
 if TYPE_CHECKING:
     import uvicorn

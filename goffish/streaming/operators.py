@@ -19,18 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
+from goffish.gofs.times import Times, event_time, event_times, moments
 from goffish.streaming.aggregates import Aggregate, AggregateState, numbers_of
-from goffish.streaming.batches import (
-    FIRST,
-    LAST,
-    Batch,
-    Times,
-    as_arrow,
-    column_of,
-    event_time,
-    event_times,
-    moments,
-)
+from goffish.streaming.batches import FIRST, LAST, Batch, as_arrow, column_of
 from goffish.streaming.hashing import distinct_keys, original_key, original_keys, positions_of
 from goffish.streaming.state import Delta, KeyedState, State, ValueState
 from goffish.streaming.topology import (

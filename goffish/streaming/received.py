@@ -23,11 +23,11 @@ import pyarrow as pa
 
 from goffish.addresses import in_digits, is_loopback, split_address
 from goffish.errors import InputError, JobError
+from goffish.gofs.times import Duration, microseconds
 from goffish.partial import check_new_place, local_path
 from goffish.streaming.journal import NO_DIGEST, NO_KEY, SEGMENTS, Entry, Journal, Keys, Refused
 from goffish.streaming.sources import Position, Read, Reader, Source
 from goffish.streaming.tokens import given_secret
-from goffish.streaming.windows import Duration, microseconds
 
 _LEAST_TOKEN, _LEAST_BYTES, _LONGEST_KEY = 16, 1024, 255
 

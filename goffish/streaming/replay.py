@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from goffish.streaming.batches import FIRST, Batch, Times, column_of, event_time, event_times
+from goffish.gofs.times import Times, event_time, event_times
+from goffish.streaming.batches import FIRST, Batch, column_of
 from goffish.streaming.sources import BadLine, Position, Read, Reader, Source
 from goffish.streaming.topology import Key
 

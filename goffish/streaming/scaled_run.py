@@ -12,6 +12,7 @@ import numpy as np
 from goffish.cloud.catalogue import Billing, Catalogue, MachineType, read_catalogue
 from goffish.cloud.variability import steady
 from goffish.errors import InputError
+from goffish.gofs.times import Duration, microseconds
 from goffish.partial import local_path
 from goffish.scheduling.control.loop import Control, Setting
 from goffish.scheduling.control.records import Result
@@ -30,7 +31,6 @@ from goffish.streaming.runtime.stages import divided
 from goffish.streaming.scaling import Scaling
 from goffish.streaming.scheduled import MOST_STEPS, FlowController
 from goffish.streaming.topology import SourceOptions, Topology
-from goffish.streaming.windows import Duration, microseconds
 
 _LEAST_INTERVAL_S = 1.0
 #: Time that forecasts cover.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goffish.streaming.windows import Duration
+from goffish.gofs.times import Duration
 
 
 @dataclass(frozen=True)

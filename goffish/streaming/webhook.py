@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 
 from goffish.addresses import in_digits, is_loopback
 from goffish.errors import GoffishWarning, InputError, JobError
+from goffish.gofs.times import Duration, microseconds
 from goffish.streaming.batches import Batch
 from goffish.streaming.sinks import Sink, Writer, plain
 from goffish.streaming.tokens import given_secret
-from goffish.streaming.windows import Duration, microseconds
 
 #: Lines and bytes of a request; a longer line is sent alone.
 _LINES, _BYTES = 500, 1 << 20

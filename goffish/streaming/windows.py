@@ -4,39 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.definitions import duration_s
 from goffish.errors import InputError
-from goffish.streaming.batches import Times
-
-Duration = str | float | timedelta
-
-
-def microseconds(value: Duration, what: str, *, zero: bool = False) -> int:
-    """Return the microseconds of a duration such as ``"90s"``, a number of seconds or a timedelta.
-
-    Raises
-    ------
-    InputError
-        It is no duration, or not positive.
-    """
-    if isinstance(value, str):
-        seconds = duration_s(value, "s")
-    elif isinstance(value, timedelta):
-        seconds = value.total_seconds()
-    else:
-        seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-    if seconds is None or not (seconds > 0 or (zero and seconds == 0)) or not seconds < 1e12:
-        limit = "non-negative" if zero else "positive"
-        raise InputError(f"{what} = {value!r}: must be a {limit} duration such as '90s', '5min' or a number of seconds")
-    micros = round(seconds * 1e6)
-    if not micros and not zero:
-        raise InputError(f"{what} = {value!r}: must be at least 1 microsecond")
-    return micros
+from goffish.gofs.times import Duration, Times, microseconds
 
 
 @dataclass(frozen=True)

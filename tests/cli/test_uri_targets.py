@@ -52,12 +52,13 @@ NOT_WRITTEN = """
     result resume_from role run runner seed self_loops semantics separator server since sizes source sources
     spark_master spec spot_since start state store table time time_format time_unit title token top topic traces truth
     unavailable unit units until updates variability variant vertex vertex_exists vertex_weights vertices web weight
-    what window workers zone deliver events_page queries
+    what window workers zone deliver events_page queries as_type before bucket direction events pool related where
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 #: Names that mean something to read in one command and something to write in others.
 READ_HERE = {
     ("timeseries plot animate", "timesteps"), ("timeseries plot spread", "timesteps"),
     ("timeseries plot values", "timesteps"), ("timeseries plot wavefront", "timesteps"),
+    ("reservoir append", "reservoir"),
 }  # fmt: skip
 #: What required parameters are given where a plain text would be refused first.
 SUITABLE = {
@@ -67,10 +68,15 @@ SUITABLE = {
     "sources": "1",
     "meme": "a",
     "store": "small.gofs",
+    "reservoir": "made.reservoir",
     "output": "out.csv",
 }
 #: These take URIs: one of an unknown scheme is refused.
-URIS = {"import", "export", "partition", "timeseries build", "ingest"}
+URIS = {
+    "import", "export", "partition", "timeseries build", "ingest", *(
+        f"reservoir {one}" for one in ("create", "append", "describe", "query", "verify", "repair", "compact", "drop")
+    ),
+}  # fmt: skip
 #: What refuses a text without its suffix first.
 SUFFIXES = {"stats_file": ".json", "html": ".html", "plot": ".png", "plot_job": ".png"}
 #: Parameters of public functions that are paths to read, or whose work is done by another function of this list.
@@ -81,7 +87,7 @@ READS = """
     is_store:path verify_store:path read:path read_calibration:path shape_of:graph ingest:spec read_spec:spec
     iterate_instances:series map_instances:series series_frames:series run_series:series
     read_csv:path read_delta:path read_flow:path read_gofs:store read_json_lines:path read_parquet:path
-    receive_grpc:tls receive_http:tls
+    receive_grpc:tls receive_http:tls Reservoir.__init__:path
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 
 

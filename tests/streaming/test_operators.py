@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import goffish as gf
 from goffish.errors import JobError
-from goffish.streaming.batches import LAST, Batch, event_times
+from goffish.gofs.times import event_times
+from goffish.streaming.batches import LAST, Batch
 from goffish.streaming.operators import Instance, make_instance
 from goffish.streaming.state import ALL, Delta
 from goffish.streaming.topology import Topology

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.streaming.batches import event_times, moments
+from goffish.gofs.times import event_times, moments
 from goffish.streaming.graphs.updates import BOOLEAN, FLOAT, INTEGER, LIST, NONE, TEXT, TIME
 from goffish.streaming.hashing import distinct_key
 from goffish.streaming.key_table import KeyTable, longer

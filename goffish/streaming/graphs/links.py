@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from goffish.errors import InputError
-from goffish.streaming.batches import FIRST, event_time, moments
-from goffish.streaming.windows import Duration, microseconds
+from goffish.gofs.times import Duration, event_time, microseconds, moments
+from goffish.streaming.batches import FIRST
 
 
 class LinkExpiry:

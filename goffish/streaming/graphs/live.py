@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from goffish.errors import CheckpointError, InputError, JobError
+from goffish.gofs.times import Duration, event_time, microseconds, moments
 from goffish.graph.graph import Graph, from_edges
 from goffish.partial import local_path
-from goffish.streaming.batches import FIRST, LAST, event_time, moments
+from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.catalogue import make_followed
 from goffish.streaming.graphs.delivery import Deliveries
@@ -34,7 +35,6 @@ from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.graphs.updates import LATE
 from goffish.streaming.journal import Refused
 from goffish.streaming.sinks import Sink
-from goffish.streaming.windows import Duration, microseconds
 
 _ERRORS = 1000
 #: How often the files of another process are looked for.

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.streaming.batches import FIRST, event_time
+from goffish.gofs.times import event_time
+from goffish.streaming.batches import FIRST
 from goffish.streaming.graphs.attributes import Bits, Kinds, Lists
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.syntax import CgqlError

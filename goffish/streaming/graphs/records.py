@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.streaming.batches import event_time, event_times
+from goffish.gofs.times import event_time, event_times
 from goffish.streaming.graphs.attributes import Bits, Kinds, Values
 from goffish.streaming.graphs.updates import (
     ADD_EDGE,

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from goffish.errors import CheckpointError, GoffishError, InputError, JobError
+from goffish.gofs.times import Duration
 from goffish.gopher.spark.session import first_line
 from goffish.partial import local_path
 from goffish.spark.frames import classic
@@ -35,7 +36,6 @@ from goffish.streaming.graphs.live import LiveGraph
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.shards import PERIOD, ShardedQueries, Shards
-from goffish.streaming.windows import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from goffish.errors import InputError
 from goffish.extras import needed_for
-from goffish.streaming.batches import FIRST, event_time
+from goffish.gofs.times import event_time
+from goffish.streaming.batches import FIRST
 from goffish.streaming.graphs.cgql import syntax
 from goffish.streaming.graphs.cgql.syntax import CgqlError
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.streaming.batches import moments
+from goffish.gofs.times import moments
 from goffish.streaming.graphs.patterns import Found, Numbers, Pattern
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.views import LATE

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import InputError, JobError
+from goffish.gofs.times import Duration, microseconds
 from goffish.streaming.checkpoints import SINKS
 from goffish.streaming.embedded import Until
 from goffish.streaming.live.watch import Watch
@@ -44,7 +45,6 @@ from goffish.streaming.updates.forecast import Setup, forecast
 from goffish.streaming.updates.plan import UpdatePlan, channel_name, has_windows, plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy
-from goffish.streaming.windows import Duration, microseconds
 
 _STARTS_S = 60.0
 _WAITS_S = 0.05
