@@ -202,7 +202,9 @@ def run_queries(
 
 #: Environment variable with the secret of webhooks.
 _SECRET = "GOFFISH_WEBHOOK_SECRET"
-_TARGETS = "parquet:DIR, json_lines:DIR, csv:DIR, delta:TABLE, kafka:SERVERS/TOPIC, https://HOST/PATH and print"
+_TARGETS = (
+    "parquet:DIR, json_lines:DIR, csv:DIR, delta:TABLE, reservoir:DIR, kafka:SERVERS/TOPIC, https://HOST/PATH and print"
+)
 _NAMED = re.compile(r"([^:=/\\]+)=(.+)", re.DOTALL)
 
 
@@ -236,16 +238,16 @@ def begin_deliveries(live: LiveGraph, topics: Sequence[str], given: Sequence[str
             raise InputError(f"--deliver {one}: topic {named[1]} is unknown; choose from {', '.join(topics)}")
         for topic in topics if named is None else [named[1]]:
             name = f"{topic}-{hashlib.blake2b(target.encode(), digest_size=6).hexdigest()}"
-            live.deliver(topic, _sink(target, "" if named is not None else f"/{topic}", name, state), name=name)
+            live.deliver(topic, _sink(target, topic, named is not None, name, state), name=name)
 
 
-def _sink(target: str, under: str, name: str, state: str | None) -> Sink:
-    """Return the sink of a target; `under` is added to the places of tables, which are for one topic."""
+def _sink(target: str, topic: str, is_alone: bool, name: str, state: str | None) -> Sink:
+    """Return the sink of a target, which is for one topic alone, or for others in tables beside it."""
     from goffish import stream
     from goffish.streaming.graphs.delivery import folder_of
 
     kind, _, place = target.partition(":")
-    folder = f"{place.rstrip('/') or '/'}{under}"
+    folder = place if is_alone else f"{place.rstrip('/')}/{topic}"
     if target == "print":
         return stream.print_values()
     if kind in ("http", "https"):
@@ -256,9 +258,11 @@ def _sink(target: str, under: str, name: str, state: str | None) -> Sink:
     if kind == "delta" and place:
         staging = None if state is None else folder_of(local_path(state), name) / "staging"
         return stream.write_delta(folder, staging=staging)
-    servers, _, topic = place.rpartition("/")
-    if kind == "kafka" and servers and topic:
-        return stream.write_kafka(topic, servers, key="topic")
+    if kind == "reservoir" and place:
+        return stream.write_reservoir(place, topic)
+    servers, _, queue = place.rpartition("/")
+    if kind == "kafka" and servers and queue:
+        return stream.write_kafka(queue, servers, key="topic")
     raise InputError(f"--deliver {target}: accepted are {_TARGETS}")
 
 
@@ -417,7 +421,7 @@ def verify_state(state: str, *, as_document: bool) -> None:
 def _report(live: LiveGraph, topics: Sequence[str], counts: dict[str, int], *, shown: bool, as_document: bool) -> None:
     """Say what became of the records, and how many events there were."""
     counted = ("late", "rejected", "duplicate", "applied_late")
-    missing = [f"{live.counts[name]:,} {name.replace('_', ' ')}" for name in counted if live.counts[name]]
+    missing = [f"{live.counts[name]:,} {name.replace('_', ' ')}" for name in counted if live.counts.get(name)]
     if missing:
         example = f"; the last one: {live.errors[-1][1]}" if live.errors else ""
         sys.stderr.write(f"warning: of {live.counts['accepted']:,} records, {', '.join(missing)}{example}\n")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from goffish.streaming.kafka import read_kafka, write_kafka
     from goffish.streaming.metrics import ChannelMetrics, Histogram, Metrics, OperatorMetrics, WorkerMetrics
     from goffish.streaming.operators import KeyState, Timers
+    from goffish.streaming.reservoir import write_reservoir
     from goffish.streaming.scaling import Scaling
     from goffish.streaming.sinks import (
         Sink,
@@ -78,6 +79,7 @@ _HOMES = {
         "read_json_lines",
         "read_parquet",
     ),
+    "reservoir": ("write_reservoir",),
     "webhook": ("post_json_lines",),
     "topology": ("Alternate", "Channel", "Operator", "Topology"),
     "windows": ("Window", "session", "sliding", "tumbling"),
@@ -92,7 +94,7 @@ __all__ = [
     "generate", "post_json_lines", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
     "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding",
     "spark_algorithm", "spark_queries", "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka",
-    "write_parquet",
+    "write_parquet", "write_reservoir",
 ]  # fmt: skip
 
 

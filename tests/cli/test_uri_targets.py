@@ -46,7 +46,7 @@ NOT_WRITTEN = """
     availability available balance certificate client client_authority client_key clients cloud clouds column
     columns common_name compare coordinates dangling data database dataflow delivery distance edge_exists
     edge_weights elements end engine estimator events exists extends fixed flow flows forecast format graph hashtag
-    holding http initial input job join key kind label last_seen latency listen machine machine_type market markets
+    holding http initial input job join key kind label last_seen late latency listen machine machine_type market markets
     master meme memory method name name_pattern null_model objective only operator option order pack packages
     parallel param pass_environment paths period plate plates policy preset price rate rates reductions refine require
     result resume_from role run runner seed self_loops semantics separator server since sizes source sources
@@ -209,6 +209,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "write_delta:staging": lambda path: gf.stream.write_delta("table", staging=path),
         "write_json_lines:path": gf.stream.write_json_lines,
         "write_parquet:path": gf.stream.write_parquet,
+        "write_reservoir:path": lambda path: gf.stream.write_reservoir(path, "pool"),
         "ingest:output": lambda path: ingest(spec, path),
         "ingest:quarantine": lambda path: ingest(spec, "made.gofs", quarantine=path),
         "ingest:work": lambda path: ingest(spec, "made.gofs", work=path),

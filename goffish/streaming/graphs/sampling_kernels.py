@@ -23,7 +23,7 @@ def _state(draw, number):
 
 @kernel
 def choose_pairs(samples, vertices, is_gone, is_new, draw, stale):
-    """Draw pairs for samples that are stale or have an end that is gone, and make room for new vertices.
+    """Draw pairs for samples that are stale or have an end that is gone, and get space for new vertices.
 
     One pair is drawn for each sample. A sample whose ends are still there takes it if one of its ends is new, which
     leaves all pairs equally likely. Samples with other pairs become stale.

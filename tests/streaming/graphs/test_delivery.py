@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import goffish as gf
-from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError
+from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError, StoreError
 from goffish.streaming import webhook
+from goffish.streaming.batches import Batch
 from tests.commands import assert_refused, call
 
 #: Of a server that does not accept a request.
@@ -111,6 +113,8 @@ def arrived(folder: Path) -> dict[str, list[str]]:
     if (folder / "delta" / "_delta_log").exists():
         table = deltalake.DeltaTable(folder / "delta").to_pyarrow_table().sort_by("offset")
         found["delta"] = table["event_id"].to_pylist()
+    if (folder / "reservoir" / "reservoir.json").exists():
+        found["reservoir"] = gf.Reservoir(folder / "reservoir").query("hosts")["id"].to_pylist()
     return found
 
 
@@ -122,6 +126,7 @@ def deliver(folder: Path, count: int, url: str | None = None, every: float = 0.0
         live.deliver("hosts", stream.write_parquet(folder / "parquet"), every=every)
         live.deliver("hosts", stream.write_json_lines(folder / "lines"), name="lines", every=every)
         live.deliver("hosts", stream.write_delta(folder / "delta"), name="delta", every=every)
+        live.deliver("hosts", stream.write_reservoir(folder / "reservoir", "hosts"), name="reservoir", every=every)
         if url is not None:
             live.deliver("busy", stream.post_json_lines(url, secret=SECRET), name="hook")
         for first in range(0, count, 20):
@@ -171,7 +176,7 @@ def test_runs_that_are_killed(tmp_path: Path, hook: Hook, times: int) -> None:
             kills += 1
         wanted = deliver(folder, 100, hook.url)
         assert len(wanted) == 100
-        assert arrived(folder) == dict.fromkeys(("parquet", "lines", "delta"), wanted)
+        assert arrived(folder) == dict.fromkeys(("parquet", "lines", "delta", "reservoir"), wanted)
         lines = {line["offset"]: line["event_id"] for line in hook.lines}
         with stream.LiveGraph(lateness=0, state=folder / "state") as live:
             assert len(lines) == 101 and [lines[at] for at in range(101)] == live.events("busy")["event_id"].to_pylist()
@@ -296,6 +301,37 @@ def test_urls_that_are_refused(url: str, message: str) -> None:
         stream.post_json_lines("https://example.org/", secret="short")
 
 
+def test_a_reservoir(tmp_path: Path) -> None:
+    """Breaks when names that are reserved get lost, types are mixed, or records lack what identifies them unnoticed."""
+    rows = [
+        {"when": 1.5, "number": 1, "hops": 3, "t": "x"}, {"when": 2.5, "number": 2, "hops": None, "t": None},
+        {"when": 2.5, "number": 2, "hops": 4, "t": "again"},
+    ]  # fmt: skip
+    sink = stream.write_reservoir(tmp_path / "r", "some", time="when", id="number")
+    for _ in range(2):
+        writer = sink.writer("out")
+        for batch in (Batch(rows), Batch(pa.RecordBatch.from_pylist([{"when": 3.5, "number": 3, "hops": "many"}]))):
+            writer.write(batch)
+        writer.prepare(1)
+        writer.commit(1)
+    found = gf.Reservoir(tmp_path / "r").query("some", types={"hops_": "string"})
+    assert found.select(["id", "hops_", "t_"]).to_pylist() == [
+        {"id": 1, "hops_": "3", "t_": "x"}, {"id": 2, "hops_": None, "t_": None},
+        {"id": 3, "hops_": "many", "t_": None},
+    ]  # fmt: skip
+    with pytest.raises(JobError, match="operator out: records have no column event_id; name the time"):
+        stream.write_reservoir(tmp_path / "r", "some", time="when").writer("out").write(Batch(rows))
+    writer.write(Batch([{"when": None, "number": 4}]))
+    with pytest.raises(JobError, match="operator out: pool some: "):
+        writer.prepare(2)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "other.txt").write_text("")
+    with pytest.raises(StoreError, match="is not empty"):
+        stream.write_reservoir(tmp_path / "full", "some").check()
+    with pytest.raises(InputError, match="pool ''"):
+        stream.write_reservoir(tmp_path / "r", "").check()
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     """Breaks when two deliveries share a name, or a target has the records of another run."""
     (tmp_path / "used").mkdir()
@@ -346,7 +382,7 @@ def test_the_command_line(tmp_path: Path, hook: Hook, monkeypatch: pytest.Monkey
     (tmp_path / "q.cgql").write_text(QUERIES)
     (tmp_path / "u.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records(0, 30)))
     run = ["stream", "run", "q.cgql", "--updates", "u.jsonl", "--state", "state"]
-    targets = ["parquet:out", "hosts=delta:table", "json_lines:lines", f"busy={hook.url}"]
+    targets = ["parquet:out", "hosts=delta:table", "json_lines:lines", f"busy={hook.url}", "reservoir:kept"]
     secret = {"GOFFISH_WEBHOOK_SECRET": SECRET}
     for _ in range(2):
         ended = call(*run, *(part for one in targets for part in ("--deliver", one)), "--json", variables=secret)
@@ -354,6 +390,9 @@ def test_the_command_line(tmp_path: Path, hook: Hook, monkeypatch: pytest.Monkey
     assert {one["topic"] for one in ended.json["topics"]} == {"hosts", "busy"}
     assert pq.read_table("out/hosts")["id"].to_pylist() == [f"v{n}" for n in range(30)]
     assert deltalake.DeltaTable("table").to_pyarrow_table()["offset"].to_pylist() == list(range(30))
+    kept = gf.Reservoir("kept")
+    assert kept.query("hosts", columns=["id_"])["id_"].to_pylist() == [f"v{n}" for n in range(30)]
+    assert kept.pools == ["busy", "hosts"] and len(kept.query("busy")) == len(pq.read_table("out/busy"))
     assert [line["offset"] for line in hook.lines] == list(range(len(pq.read_table("out/busy"))))
     printed = call(*run[:5], "--deliver", "busy=print")
     assert json.loads(printed.out.splitlines()[0])["topic"] == "busy"
