@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import selectors
 import signal
 import subprocess
 import sys
@@ -26,7 +27,8 @@ from goffish.streaming.graphs.programs.bundled import Components, program_of
 from goffish.streaming.graphs.programs.placement import Directory, Greedy
 from goffish.streaming.graphs.programs.program import LiveProgram
 from goffish.streaming.graphs.programs.run import ProgramRun, Settings
-from goffish.streaming.graphs.programs.worker import Worker
+from goffish.streaming.graphs.programs.worker import Packet, Worker, _Lost
+from goffish.streaming.runtime.links import listen
 
 Records = list[dict[str, Any]]
 _WORKERS = (1, 2, 4, 8)
@@ -458,6 +460,22 @@ def test_programs_that_fail(how: str, message: str) -> None:
         run.result()
     live.feed(edges((7, 8), t=2))  # the live graph goes on
     assert live.num_vertices == 5
+
+
+def test_a_worker_that_sends_to_one_that_is_gone(tmp_path: Path) -> None:
+    """Breaks when it reports an error of a connection instead of ending, as all begin again from a snapshot."""
+    listener, worker, nothing = listen(str(tmp_path / "1.socket")), object.__new__(Worker), np.zeros(0, np.int64)
+    worker._folder, worker._number, worker._outgoing, worker._lost = tmp_path, 0, {}, False
+    worker._selector = selectors.DefaultSelector()
+    packet = Packet(1, 0, nothing, nothing, nothing, 0)
+    worker._send(1, packet)
+    listener.accept()[0].close()
+    worker._send(1, packet)
+    assert worker._lost
+    with pytest.raises(_Lost):
+        worker._send(1, packet)
+    worker._close()
+    listener.close()
 
 
 @pytest.mark.parametrize(("program", "options", "message"), [

@@ -265,6 +265,8 @@ class Worker:
         if worker not in self._outgoing:
             self._outgoing[worker] = self._connect(f"{worker}.socket")
         link = self._outgoing[worker]
+        if link.closed:  # it was not noticed, as all packets of the superstep before had arrived
+            raise _Lost
         link.send(packet)
         self._follow(link)
 
