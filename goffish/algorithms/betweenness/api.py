@@ -29,14 +29,14 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
 
 
 def _as_top(value: Any) -> Any:
-    told = "must be a number of vertices or a share such as 1%"
+    accepted = "must be a number of vertices or a share such as 1%"
     if isinstance(value, str):
         if value.isdecimal():
             value = int(value)
         elif not (match := _SHARE.fullmatch(value)) or not 0.0 < float(match[1]) <= 100.0:
-            raise ValueError(told)
+            raise ValueError(accepted)
     if isinstance(value, bool | float) or (isinstance(value, int) and value < 1):
-        raise ValueError(told)
+        raise ValueError(accepted)
     return value
 
 
@@ -247,8 +247,8 @@ class Betweenness(Algorithm):
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         from goffish.algorithms.betweenness.in_memory import only_top
 
-        told = stats.aggregates
-        summary = {name: int(told[name]) for name in ("pivots", "rounds", "removed_vertices") if name in told}
+        counted = stats.aggregates
+        summary = {name: int(counted[name]) for name in ("pivots", "rounds", "removed_vertices") if name in counted}
         if "top" in table.column_names:
             table = only_top(table.filter(table["top"]).drop_columns("top"), self.how_many(table.num_rows))
         return table, summary

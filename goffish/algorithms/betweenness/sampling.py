@@ -296,7 +296,7 @@ class _Sampler:
         n = core.num_vertices
         self.weighted = core.weighted
         self.given = (core.unsigned_arcs, core.reverse.unsigned_arcs, owner, seed)
-        self.rooms = [(np.zeros(n, np.int64), *self._scratch(n)) for _ in range(threads)]
+        self.memories = [(np.zeros(n, np.int64), *self._scratch(n)) for _ in range(threads)]
         self.control = np.zeros(1, np.int64)
         self.drawn = self.samples = 0
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="goffish-sampling")
@@ -316,13 +316,13 @@ class _Sampler:
     @property
     def counts(self) -> _Integers:
         """Samples through each vertex so far."""
-        total: _Integers = np.sum([room[0] for room in self.rooms], axis=0)
+        total: _Integers = np.sum([memory[0] for memory in self.memories], axis=0)
         return total
 
     def forget(self) -> None:
         """Count from zero; further samples are new ones."""
-        for room in self.rooms:
-            room[0][:] = 0
+        for memory in self.memories:
+            memory[0][:] = 0
         self.samples = 0
 
     def draw(self, number: int) -> None:
@@ -331,11 +331,11 @@ class _Sampler:
         tasks = iter(range(first, last, _TASK))  # next() on a range iterator is atomic under the GIL
         kernel = kernels.sample_weighted if self.weighted else kernels.sample_paths
 
-        def work(room: Any) -> None:
+        def work(memory: Any) -> None:
             for begin in tasks:
-                kernel(*self.given, begin, min(begin + _TASK, last), *room, self.control)
+                kernel(*self.given, begin, min(begin + _TASK, last), *memory, self.control)
 
-        done, _ = wait_for([self.pool.submit(work, room) for room in self.rooms])
+        done, _ = wait_for([self.pool.submit(work, memory) for memory in self.memories])
         for future in done:
             future.result()
         self.drawn, self.samples = last, self.samples + number
