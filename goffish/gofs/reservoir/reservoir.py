@@ -426,15 +426,16 @@ class Reservoir:
         StoreError
             A bucket is damaged, or the reservoir cannot be written.
         """
+        first = moment(before, "before")
+        if first is None:
+            raise InputError("before = None: give a time")
         with self._writing() as (draft, view):
-            chosen = self._selection(view, pools, (before, None), None, None)
-            if chosen.first is None:
-                raise InputError("before = None: give a time")
+            chosen = self._selection(view, pools, (None, None), None, None)
             numbers = [view.contents.pools[name].number for name in chosen.pools]
             if pools is None:
                 pairs = [info.number for info in view.contents.relations.values() if not info.on]
                 numbers += [*pairs, *(number + 1 for number in pairs)]
-            drop(draft, view, numbers, chosen.first)
+            drop(draft, view, numbers, first)
         return _sizes(view.index, self._state[1])
 
     def repair(self, *, forget: bool = False) -> pa.Table:
