@@ -8,12 +8,21 @@ from typing import Annotated
 
 import typer
 
-from goffish.cli.inputs import duration
 from goffish.cli.output import say
-from goffish.cli.query_commands import GraphOptions, begin_deliveries, known_topics
+from goffish.cli.query_commands import begin_deliveries, known_topics
+from goffish.cli.query_options import (
+    DeliverOption,
+    GraphOptions,
+    LatenessOption,
+    LateOption,
+    ParamOption,
+    QueryFile,
+    RetentionOption,
+    TombstoneOption,
+    VocabularyOption,
+)
 from goffish.partial import local_path
 
-LATE_HELP = "What becomes of late records: side (counted and reported), apply or drop."
 _ACCESS, _LIMITS = "Access", "Limits"
 
 
@@ -34,29 +43,13 @@ def _serve(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Loopback address of a live page of events.", show_default="no page"),
     ] = None,
-    deliver: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[TOPIC=]TARGET",
-            help="Target of events, such as parquet:DIR, kafka:SERVERS/TOPIC or https://HOST/PATH; repeatable.",
-            show_default="none",
-        ),
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Value of a word or of $NAME in graph queries; repeatable."),
-    ] = None,
-    lateness: Annotated[
-        float,
-        typer.Option(**duration("s"), help="How much later than others records may come; numbers are seconds."),
-    ] = 5.0,
-    late: Annotated[str, typer.Option(help=LATE_HELP)] = "side",
-    retention: Annotated[
-        float,
-        typer.Option(
-            **duration("s"), help="Event time for which the log is kept; numbers are seconds.", show_default="7d"
-        ),
-    ] = 604_800.0,
+    deliver: DeliverOption = None,
+    param: ParamOption = None,
+    vocabulary: VocabularyOption = None,
+    lateness: LatenessOption = 5.0,
+    late: LateOption = "side",
+    tombstone_ttl: TombstoneOption = 3600.0,
+    retention: RetentionOption = 604_800.0,
     clients: Annotated[
         Path | None, typer.Option(help="Client file, written by goffish clients add.", rich_help_panel=_ACCESS)
     ] = None,
@@ -101,10 +94,12 @@ def _serve(
         max_calls=2 * max_streams, max_message_bytes=max_message, max_streams=max_streams,
     )  # fmt: skip
     with ExitStack() as stack:
-        live = GraphOptions(lateness, late, state, retention).open()
+        live = GraphOptions(lateness, late, tombstone_ttl, state, retention).open()
         # What is not delivered is in the folder, and a sink that is down does not hold up the end.
         stack.callback(live.close, flush=False)
-        topics = known_topics(live, queries, param, state)
+        file = QueryFile(queries, param, vocabulary)
+        file.add_words(live)
+        topics = known_topics(live, file, state)
         begin_deliveries(live, topics, deliver or (), state)
         url = None
         if events_page is not None:

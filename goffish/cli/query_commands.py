@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from goffish.cli.checks import check_choice, name_values
 from goffish.cli.output import as_json, print_json, print_table, say
 from goffish.cli.process import INTERRUPTED
+from goffish.cli.query_options import GraphOptions, QueryFile
 from goffish.errors import InputError, JobError
 from goffish.partial import check_new_place, local_path
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from goffish.streaming.graphs.live import LiveGraph
     from goffish.streaming.sinks import Sink
 
-SUFFIX = ".cgql"
 #: Bytes of standard input that are read at a time, if there are so many.
 _READS = 1 << 16
 #: Time between two looks at a log that another process continues.
@@ -40,55 +39,19 @@ _LINES = "edges_of_the_page"
 _BESIDE = ("offset", "time", "status", "released", "initial", "late", "reason", "event_id")
 
 
-def check_queries(path: str, param: Sequence[str] | None, *, as_document: bool) -> None:
+def check_queries(file: QueryFile, *, as_document: bool) -> None:
     """Print the queries of a file, as they are understood, and how they are evaluated."""
     from goffish.streaming.graphs.live import LiveGraph
 
-    live = LiveGraph()
-    queries = {topic: live.query(topic) for topic in _submit(live, path, param)}
+    queries = file.understood()
     plans = LiveGraph().explain("; ".join(queries.values()))
     if as_document:
         rows = [{"topic": topic, "query": query, "plan": plans[topic]} for topic, query in queries.items()]
         print_json({"queries": rows})
         return
-    print_table(f"queries of {path}", ["topic", "query"], [list(one) for one in queries.items()])
+    print_table(f"queries of {file.path}", ["topic", "query"], [list(one) for one in queries.items()])
     for topic, plan in plans.items():
         print_table(topic, ["step", "what"], [list(one) for one in plan.items()])
-
-
-class GraphOptions(NamedTuple):
-    """Options of the live graph of a command.
-
-    Attributes
-    ----------
-    lateness : float
-        Seconds.
-    late : str
-        Policy for late records.
-    state : str, optional
-        Folder of the live graph; a run resumes where an earlier one ended.
-    retention : float
-        Seconds of the log that are kept in it.
-    """
-
-    lateness: float = 5.0
-    late: str = "side"
-    state: str | None = None
-    retention: float = 604_800.0
-
-    def open(self) -> LiveGraph:
-        """Return the live graph.
-
-        Raises
-        ------
-        InputError
-            An option is not accepted.
-        """
-        from goffish.streaming.graphs.live import LiveGraph
-        from goffish.streaming.graphs.updates import LATE
-
-        check_choice("late", self.late, LATE)
-        return LiveGraph(**self._asdict())
 
 
 class Outputs(NamedTuple):
@@ -110,21 +73,18 @@ NO_OUTPUTS = Outputs()
 
 
 def run_queries(
-    path: str, updates: Sequence[str], out: str | None, param: Sequence[str] | None, graph: GraphOptions,
-    report: Callable[[str], None], *, outputs: Outputs = NO_OUTPUTS, as_document: bool,
+    queries: QueryFile, updates: Sequence[str], out: str | None, graph: GraphOptions, report: Callable[[str], None], *,
+    outputs: Outputs = NO_OUTPUTS, as_document: bool,
 ) -> None:  # fmt: skip
     """Follow updates, and print or write the events of queries.
 
     Parameters
     ----------
-    path : str
-        File of queries.
+    queries : QueryFile
     updates : sequence of str
         Files of records, or ``-`` for lines of standard input.
     out : str, optional
         Folder for a file of each topic.
-    param : sequence of str, optional
-        ``NAME=VALUE``.
     graph : GraphOptions
     report : callable
         Takes the text of a status line.
@@ -157,7 +117,8 @@ def run_queries(
         resumes = bool(live.topics)
         if folder is not None and not resumes and folder.exists() and any(folder.iterdir()):
             raise InputError(f"--out {out}: is not empty; name a new folder")
-        topics = _same(live, path, param, state) if resumes else _submit(live, path, param)
+        queries.add_words(live)
+        topics = _same(live, queries, state) if resumes else queries.submit(live)
 
         def take(topic: str, events: pa.Table) -> None:
             counts[topic] = counts.get(topic, 0) + len(events)
@@ -196,7 +157,7 @@ def run_queries(
         if page is not None:
             from goffish.plot import write_graph_events
 
-            write_graph_events(live.events(_LINES), {one: live.events(one) for one in topics}, page, title=path)
+            write_graph_events(live.events(_LINES), {one: live.events(one) for one in topics}, page, title=queries.path)
         _report(live, topics, counts, shown=quiet, as_document=as_document)
 
 
@@ -266,27 +227,21 @@ def _sink(target: str, topic: str, is_alone: bool, name: str, state: str | None)
     raise InputError(f"--deliver {target}: accepted are {_TARGETS}")
 
 
-def _same(live: LiveGraph, path: str, param: Sequence[str] | None, state: str | None) -> list[str]:
+def _same(live: LiveGraph, queries: QueryFile, state: str | None) -> list[str]:
     """Return the topics of a live graph, which has the queries of a file."""
-    from goffish.streaming.graphs.live import LiveGraph
-
-    new = LiveGraph()
-    topics = _submit(new, path, param)
-    known = [topic for topic in live.topics if topic != _LINES]
-    if list(map(new.query, topics)) != list(map(live.query, known)):
-        raise InputError(f"--state {state}: has other queries ({', '.join(known)}) than {path}")
-    return topics
+    found, known = queries.understood(), [topic for topic in live.topics if topic != _LINES]
+    if list(found.values()) != list(map(live.query, known)):
+        raise InputError(f"--state {state}: has other queries ({', '.join(known)}) than {queries.path}")
+    return list(found)
 
 
-def known_topics(live: LiveGraph, path: str, param: Sequence[str] | None, state: str) -> list[str]:
+def known_topics(live: LiveGraph, queries: QueryFile, state: str) -> list[str]:
     """Submit the queries of a file, unless the live graph has them already; return their topics.
 
     Parameters
     ----------
     live : LiveGraph
-    path : str
-    param : sequence of str, optional
-        ``NAME=VALUE``.
+    queries : QueryFile
     state : str
         Folder of the live graph.
 
@@ -299,17 +254,14 @@ def known_topics(live: LiveGraph, path: str, param: Sequence[str] | None, state:
     InputError
         The live graph has another query with the topic of one of the file.
     """
-    from goffish.streaming.graphs.live import LiveGraph
-
     known = live.topics
     if not known:
-        return _submit(live, path, param)
-    new = LiveGraph()
-    topics = _submit(new, path, param)
-    for topic in topics:
-        if topic not in known or live.query(topic) != new.query(topic):
-            raise InputError(f"--state {state}: has other queries than {path}, which has {topic} = {new.query(topic)}")
-    return topics
+        return queries.submit(live)
+    found = queries.understood()
+    for topic, query in found.items():
+        if topic not in known or live.query(topic) != query:
+            raise InputError(f"--state {state}: has other queries than {queries.path}, which has {topic} = {query}")
+    return list(found)
 
 
 class _Files:
@@ -433,33 +385,6 @@ def _report(live: LiveGraph, topics: Sequence[str], counts: dict[str, int], *, s
         print_json({"records": live.counts, "topics": named})
     else:
         print_table(f"{live.counts['applied']:,} records", ["topic", "events", "answers"], rows)
-
-
-def _submit(live: LiveGraph, path: str, param: Sequence[str] | None) -> list[str]:
-    """Submit the queries of a file; return their topics."""
-    from goffish.streaming.graphs.cgql.syntax import CgqlError
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not text in UTF-8") from None
-    try:
-        return live.submit(text, _parameters(param))
-    except CgqlError as error:
-        raise InputError(f"{path}, {error}") from None
-
-
-def _parameters(given: Sequence[str] | None) -> dict[str, Any]:
-    """Return parameters: numbers, true and false, or texts."""
-    found: dict[str, Any] = {}
-    for name, text in name_values(list(given or ()), "--param").items():
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
-    return found
 
 
 @contextmanager

@@ -12,19 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice, name_values
-from goffish.cli.graph_server_commands import LATE_HELP, add_graph_server
+from goffish.cli.graph_server_commands import add_graph_server
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
 from goffish.cli.query_commands import (
-    SUFFIX,
-    GraphOptions,
     Outputs,
     check_queries,
     print_answers,
     run_queries,
     tail_topic,
     verify_state,
+)
+from goffish.cli.query_options import (
+    QUERIES,
+    SUFFIX,
+    DeliverOption,
+    GraphOptions,
+    LatenessOption,
+    LateOption,
+    ParamOption,
+    QueryFile,
+    RetentionOption,
+    TombstoneOption,
+    VocabularyOption,
 )
 from goffish.cli.stream_hosts import (
     MACHINES,
@@ -61,16 +72,6 @@ _FlowOrQueries = Annotated[
     ),
 ]
 STATE_HELP = "Folder of a live graph and its log; a run resumes where an earlier one ended."
-#: Heading of the options of graph queries.
-QUERIES = "Graph queries"
-_Param = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE", help="Value of a word or of $NAME in graph queries; repeatable.", rich_help_panel=QUERIES
-    ),
-]
-
-
 #: Keys of the answer to the request ``predict``.
 BOUNDS = ("predictions", "quantities", "recommended", "reason", "note")
 WORKERS_HELP = (
@@ -226,26 +227,12 @@ def _run(
             rich_help_panel=QUERIES,
         ),
     ] = None,
-    deliver: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[TOPIC=]TARGET",
-            help="Target of events, such as parquet:DIR, kafka:SERVERS/TOPIC or https://HOST/PATH; repeatable.",
-            show_default="none",
-            rich_help_panel=QUERIES,
-        ),
-    ] = None,
-    param: _Param = None,
-    lateness: Annotated[
-        float | None,
-        typer.Option(
-            **duration("s"),
-            help="How much later than others records may come; numbers are seconds.",
-            show_default="5",
-            rich_help_panel=QUERIES,
-        ),
-    ] = None,
-    late: Annotated[str | None, typer.Option(help=LATE_HELP, show_default="side", rich_help_panel=QUERIES)] = None,
+    deliver: DeliverOption = None,
+    param: ParamOption = None,
+    vocabulary: VocabularyOption = None,
+    lateness: LatenessOption = 5.0,
+    late: LateOption = "side",
+    tombstone_ttl: TombstoneOption = 3600.0,
     state: Annotated[
         str | None,
         typer.Option(
@@ -255,15 +242,7 @@ def _run(
             rich_help_panel=QUERIES,
         ),
     ] = None,
-    retention: Annotated[
-        float | None,
-        typer.Option(
-            **duration("s"),
-            help="Event time for which the log is kept; numbers are seconds.",
-            show_default="7d",
-            rich_help_panel=QUERIES,
-        ),
-    ] = None,
+    retention: RetentionOption = 604_800.0,
     json: Json = False,
 ) -> None:
     from dataclasses import asdict
@@ -281,20 +260,18 @@ def _run(
     for path in (out, state, page):
         if path is not None:
             local_path(path)
-    if retention is not None and state is None:
-        raise InputError("--retention requires --state")
     _check_options(context, queries=flow.endswith(SUFFIX))
+    if state is None and _is_given(context, "retention"):
+        raise InputError("--retention requires --state")
     if flow.endswith(SUFFIX):
         if not updates:
             raise InputError(f"{flow}: graph queries need --updates")
         with _status(flow, quiet=out is None and not deliver) as report:
-            graph = GraphOptions(
-                5.0 if lateness is None else lateness, late or "side", state,
-                604_800.0 if retention is None else retention,
-            )  # fmt: skip
             run_queries(
-                flow, updates, out, param, graph, report, outputs=Outputs(page, deliver or ()), as_document=json
-            )
+                QueryFile(flow, param, vocabulary), updates, out,
+                GraphOptions(lateness, late, tombstone_ttl, state, retention), report,
+                outputs=Outputs(page, deliver or ()), as_document=json,
+            )  # fmt: skip
         return
     number = read_workers(workers)
     check_choice("delivery", delivery, ("exactly-once", "at-least-once"))
@@ -378,13 +355,21 @@ def _run(
 
 def _check_options(context: typer.Context, *, queries: bool) -> None:
     """Refuse options of flows for graph queries, and the reverse."""
-    of_queries = {"updates", "out", "param", "lateness", "late", "state", "retention", "page", "deliver"}
+    of_queries = {
+        "updates", "out", "param", "vocabulary", "lateness", "late", "tombstone_ttl", "state", "retention", "page",
+        "deliver",
+    }  # fmt: skip
     for name in context.params.keys() - {"flow", "json"}:
-        source = context.get_parameter_source(name)
-        if source is None or source.name != "COMMANDLINE" or queries == (name in of_queries):
+        if not _is_given(context, name) or queries == (name in of_queries):
             continue
         where = "not with graph queries" if queries else f"only with graph queries, a file that ends in {SUFFIX}"
-        raise InputError(f"--{name}: {where}")
+        raise InputError(f"--{name.replace('_', '-')}: {where}")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option is on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @contextmanager
@@ -459,13 +444,16 @@ def _verify(
     verify_state(state, as_document=json)
 
 
-def _check(context: typer.Context, flow: _FlowOrQueries, param: _Param = None, json: Json = False) -> None:
+def _check(
+    context: typer.Context, flow: _FlowOrQueries, param: ParamOption = None, vocabulary: VocabularyOption = None,
+    json: Json = False,
+) -> None:  # fmt: skip
     from goffish.cli.output import print_json, print_table
     from goffish.streaming.flow_file import load_flow
 
     _check_options(context, queries=flow.endswith(SUFFIX))
     if flow.endswith(SUFFIX):
-        check_queries(flow, param, as_document=json)
+        check_queries(QueryFile(flow, param, vocabulary), as_document=json)
         return
     topology = load_flow(flow).check()
     rows = [

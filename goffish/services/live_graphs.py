@@ -98,6 +98,7 @@ class LiveGraphServer:
         described = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(described, server, pool=Symbols())
         self.port = bind(server, settings)
+        self._service.follow_deadlines(loop)
         stopped = asyncio.Event()
         for kind in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(kind, stopped.set)
@@ -158,9 +159,16 @@ class _Service:
         try:
             return await loop.run_in_executor(self._writer, work, *given)
         finally:
-            self._ends = self._live.ends
-            changed, self._changed = self._changed, asyncio.Event()
-            changed.set()
+            self._wake(self._live.ends)
+
+    def follow_deadlines(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake subscribers also when queries end by the clock."""
+        self._live.after_deadlines(lambda: loop.call_soon_threadsafe(self._wake, self._live.ends))
+
+    def _wake(self, ends: dict[str, int]) -> None:
+        self._ends = ends
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _check(self, topic: str) -> None:
         if topic not in self._ends:

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from goffish.cli.query_commands import GraphOptions, run_queries
+from goffish.cli.query_commands import run_queries
+from goffish.cli.query_options import GraphOptions, QueryFile
 from goffish.errors import JobError
 from tests.commands import assert_refused, call
 from tests.disk import Disk
@@ -185,7 +186,7 @@ def test_a_full_disk(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(JobError, match=r"--out out: cannot be written \(No space left on device\)"):
-        run_queries("q.cgql", ["u.jsonl"], "out", ["most=3"], GraphOptions(), print, as_document=True)
+        run_queries(QueryFile("q.cgql", ["most=3"]), ["u.jsonl"], "out", GraphOptions(), print, as_document=True)
 
 
 RUN = ("stream", "run", "q.cgql", "--param", "most=3", "--updates", "u.jsonl", "--state", "kept")
@@ -289,3 +290,36 @@ def test_a_page(files: Path) -> None:
     ended = call(*run, "--page", "events.png")
     assert_refused(ended)
     assert ".html" in ended.err
+
+
+def test_a_file_of_words(files: Path) -> None:
+    """Breaks when words are not read, not passed on to every command, or an error does not name the line."""
+    (files / "net.txt").write_text("# Words for flows.\n\nflows: {type = flow}\nothers : {NOT (type = flow)}\n")
+    (files / "w.cgql").write_text("DETECT Match(edge:{others}) WITH (vocabulary = net) AS found")
+    given = ("w.cgql", "--vocabulary", "net.txt")
+    assert "NOT type = " in call("stream", "check", *given, "--json").out
+    run = ("stream", "run", *given, "--updates", "u.jsonl", "--state", "s", "--json")
+    rows = [json.loads(line) for line in call(*run).out.splitlines()]
+    assert [row["id"] for row in rows] == ["g>x:other"]
+    assert call(*run).code == 0  # the queries are the same, and the records are known
+    lines = (("flows {x = 1}", "accepted are lines"), ("flows: {x = 1}", "is there twice"), ("y: {x}}", "word y"))
+    for line, message in lines:
+        (files / "net.txt").write_text(f"flows: {{type = flow}}\n{line}\n")
+        ended = call("stream", "check", *given)
+        assert_refused(ended)
+        assert "net.txt" in ended.err and message in ended.err
+    for path in ("missing.txt", "."):
+        assert_refused(call("stream", "check", "w.cgql", "--vocabulary", path))
+    assert "there is no such vocabulary; choose from none" in call("stream", "check", "w.cgql").err
+
+
+def test_how_late_records_may_be(files: Path) -> None:
+    """Breaks when --tombstone-ttl is not passed on, or is accepted for flows."""
+    rows = [RECORDS[0], {"t": 9, "op": "heartbeat"}, RECORDS[1]]
+    (files / "u.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (files / "m.cgql").write_text("DETECT Match(vertex:{}) AS m")
+    command = ("stream", "run", "m.cgql", "--updates", "u.jsonl", "--lateness", "0", "--late", "apply", "--json")
+    assert '"s"' in call(*command).out
+    assert '"s"' not in call(*command, "--tombstone-ttl", "2s").out
+    (files / "flow.py").write_text("")
+    assert "--tombstone-ttl: only with graph queries" in call("stream", "run", "flow.py", "--tombstone-ttl", "1h").err

@@ -13,7 +13,7 @@ from goffish.errors import CheckpointError, InputError
 from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql.checks import Checked
-from goffish.streaming.graphs.cgql.syntax import CgqlError
+from goffish.streaming.graphs.cgql.syntax import CgqlError, Script
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.queries import Queries, Query, Take
 from goffish.streaming.graphs.records import Encoder, Records
@@ -26,8 +26,9 @@ from goffish.streaming.key_table import Keys, KeyTable
 
 #: Labels that have been in use at least, before those that are not in use any more are given up.
 _LEAST = 1 << 16
-#: Forms of entries of the log: records, queries, the end of a query, and the end of all records.
-FEED, SUBMIT, CANCEL, END = 16, 17, 18, 19
+#: Forms of entries of the log: records, queries, the end of a query, that of all records, and that of a query whose
+#: deadline has come.
+FEED, SUBMIT, CANCEL, END, EXPIRE = 16, 17, 18, 19, 20
 Numbers = NDArray[np.int64]
 
 
@@ -292,7 +293,9 @@ class Engine:
         """Apply all records that wait."""
         self._apply(self.sequencer.end(list(self.encoder.streams)))
 
-    def submit(self, text: str, parameters: Mapping[str, Any], take: Take | None, past: Past | None) -> list[str]:
+    def submit(
+        self, script: Script, parameters: Mapping[str, Any], take: Take | None, past: Past | None, clock: int = 0
+    ) -> list[str]:
         """Register queries; return their topics."""
         made: list[Replica] = []
 
@@ -309,7 +312,7 @@ class Engine:
                 replica.follow(form, added, held)
             made.append(replica)
 
-        topics = self.queries.submit(text, parameters, take, self.now, begin)
+        topics = self.queries.submit(script, parameters, take, self.now, begin, clock)
         self.replicas += made
         return topics
 
@@ -320,6 +323,10 @@ class Engine:
                 replica.engine.cancel(topic)
                 return
         self.queries.cancel(topic, self.now)
+
+    def expire(self, topic: str) -> None:
+        """End a query whose deadline has come."""
+        self.queries.expire(topic, self.now)
 
     @property
     def topics(self) -> dict[str, Query]:

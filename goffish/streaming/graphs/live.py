@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,9 +22,11 @@ from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.catalogue import make_followed
+from goffish.streaming.graphs.cgql.parser import parse
+from goffish.streaming.graphs.cgql.vocabulary import Vocabulary, expanded, vocabulary_of
 from goffish.streaming.graphs.delivery import Deliveries
 from goffish.streaming.graphs.durable import Folder, read_log
-from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options
+from goffish.streaming.graphs.engine import CANCEL, END, EXPIRE, FEED, SUBMIT, Added, Arrival, Engine, Options
 from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.parts import parts_of
 from goffish.streaming.graphs.programs.bundled import program_of
@@ -37,6 +41,8 @@ from goffish.streaming.journal import Refused
 from goffish.streaming.sinks import Sink
 
 _ERRORS = 1000
+#: Seconds between two looks at the clock, as it may be set.
+_LOOK_S = 60.0
 #: How often the files of another process are looked for.
 _ATTEMPTS = 3
 
@@ -144,6 +150,9 @@ class LiveGraph:
         self._read: Path | None = None
         self._next = 0
         self._syncs: list[Callable[[], None]] = []
+        self._ended: list[Callable[[], object]] = []
+        self._vocabularies: dict[str, Vocabulary] = {}
+        self._timer: threading.Timer | None = None
         self._engine = Engine(self._options)
         self._folder: Folder | None = None
         self._deliveries = Deliveries(events, None if state is None else local_path(state))
@@ -157,6 +166,7 @@ class LiveGraph:
                 raise
         self._mark = Added.mark(self._engine.encoder)
         self._started = time.monotonic() - self._engine.clock
+        self._set_timer()
 
     def feed(self, records: Any) -> int:
         """Take records of changes, and apply those that are complete.
@@ -201,6 +211,7 @@ class LiveGraph:
 
     def _feed(self, part: Any) -> None:
         self._check()
+        self._expire()
         is_table = isinstance(part, pa.Table)
         found = self._engine.encoder.table(part) if is_table else self._engine.encoder.rows(part)
         arrival = Arrival(found.records, len(found.rejected), time.monotonic() - self._started)
@@ -297,6 +308,16 @@ class LiveGraph:
         sync : callable
         """
         self._syncs.append(sync)
+
+    def after_deadlines(self, call: Callable[[], object]) -> None:
+        """Call a function, on any thread, after queries have ended by the clock of the machine.
+
+        Parameters
+        ----------
+        call : callable
+            Must return at once.
+        """
+        self._ended.append(call)
 
     @classmethod
     def reading(cls, state: str | Path) -> LiveGraph:
@@ -408,6 +429,8 @@ class LiveGraph:
             A delivery has failed, or the folder cannot be written; what was fed is in its log.
         """
         folder, self._folder = self._folder, None
+        if self._timer is not None:
+            self._timer.cancel()
         try:
             if flush and not self._torn:
                 self._deliveries.flush()
@@ -512,10 +535,12 @@ class LiveGraph:
             self._check()
             folder = self._folder
             history = None if folder is None else History(folder.path, self._options, folder.end)
-            topics = self._engine.submit(text, parameters or {}, on_events, history)
+            script, clock = expanded(parse(text), self._vocabularies), time.time_ns() // 1000
+            topics = self._engine.submit(script, parameters or {}, on_events, history, clock)
             with self._whole(done=True):
                 plain = {name: one for name, one in (parameters or {}).items() if type(one) in (int, float, str, bool)}
-                self._log(SUBMIT, (text, plain))
+                self._log(SUBMIT, (str(script), plain, clock))
+            self._set_timer()
             if any(topic not in self._engine.queries.all for topic in topics):
                 self.checkpoint()  # what the replay for a query in the past needs may be gone later
             self._engine.deliver()
@@ -625,6 +650,59 @@ class LiveGraph:
         found.attach(self._check, engine.followers.discard)
         engine.followers.add(found)
         return found
+
+    def add_vocabulary(self, name: str, words: Mapping[str, str]) -> None:
+        """Let words stand for predicates in queries that are submitted from now on.
+
+        Parameters
+        ----------
+        name : str
+            Queries have the words after ``WITH (vocabulary = name)``.
+        words : mapping
+            Predicates in braces, by word.
+
+        Raises
+        ------
+        InputError
+            The name is in use, or a word or a predicate is not accepted.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> live = gf.stream.LiveGraph(lateness=0)
+        >>> live.add_vocabulary("social", {"friend": "{type IN (follow, like), weight > 2}"})
+        >>> live.submit("DETECT Match(edge:{friend}) WITH (vocabulary = social) AS friends")
+        ['friends']
+        >>> live.query("friends")
+        'DETECT Match(edge:{type IN ("follow", "like") AND weight > 2}) AS friends'
+        """
+        if name in self._vocabularies:
+            raise InputError(f"vocabulary {name}: there is one of this name already")
+        self._vocabularies[name] = vocabulary_of(name, words)
+
+    def _set_timer(self) -> None:
+        """Let the next query that ends by the clock end in time, although no records are fed."""
+        deadlines = self._engine.queries.deadlines
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadlines and self._read is None and not self._torn:
+            left = min(deadlines.values()) / 1e6 - time.time()
+            self._timer = threading.Timer(min(max(0.0, left), _LOOK_S), _ring, [weakref.ref(self)])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _expire(self) -> None:
+        """End queries whose deadline has come."""
+        due = self._engine.queries.due(time.time_ns() // 1000) if self._engine.queries.deadlines else []
+        for topic in due:
+            self._engine.expire(topic)
+            with self._whole(done=True):
+                self._follow(EXPIRE, self._log(EXPIRE, topic))
+        if due:
+            self.lock.notify_all()
+            for call in self._ended:
+                call()
 
     def cancel(self, topic: str) -> None:
         """End a query; its events remain.
@@ -785,8 +863,9 @@ class LiveGraph:
         """
         engine = Engine(self._options)
         for one in self._engine.topics.values():
-            engine.submit(str(one), {}, None, None)
-        return {topic: engine.queries.all[topic].plan for topic in engine.submit(text, parameters or {}, None, None)}
+            engine.submit(parse(str(one)), {}, None, None)
+        script = expanded(parse(text), self._vocabularies)
+        return {topic: engine.queries.all[topic].plan for topic in engine.submit(script, parameters or {}, None, None)}
 
     def _query(self, topic: str) -> Query:
         topics = self._engine.topics
@@ -903,6 +982,18 @@ class LiveGraph:
     def __repr__(self) -> str:
         until = f", until {self.time.isoformat()}" if self.time is not None else ""
         return f"LiveGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges{until})"
+
+
+def _ring(found: weakref.ref[LiveGraph]) -> None:
+    """End queries of a live graph whose deadline has come."""
+    live = found()
+    if live is None:
+        return
+    with live.lock:
+        if not live._torn:
+            with suppress(JobError):  # the next call raises it
+                live._expire()
+            live._set_timer()
 
 
 def _text(time: int) -> str:

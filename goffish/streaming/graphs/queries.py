@@ -76,7 +76,6 @@ class Query:
 
     def __init__(self, checked: Checked, encoder: Encoder, most: int, named: Mapping[str, Query]) -> None:
         query = self._query = checked.query
-        _check_available(checked)
         self._pattern = _PATTERNS[query.pattern](query)
         self._encoder = encoder
         options = {one.name: getattr(one.value, "value", None) for one in query.options}
@@ -172,7 +171,7 @@ class Query:
         self.begun = True
         if self.span is not None:
             self._end = self.span.end
-        elif isinstance(self._query.duration, syntax.For):
+        elif isinstance(self._query.duration, syntax.For) and self._query.wall_span is None:
             self._end = time + self._query.duration.span.micros
         deltas = self._view.first(batch, state, {topic: one.members() for topic, one in self._clusters.items()})
         deltas.times[:], deltas.phases[:], deltas.asns[:], deltas.begins[:] = time, BEGINNING, 0, False
@@ -222,7 +221,8 @@ class Query:
 
     def close(self, reason: str, time: int) -> pa.Table:
         """End the query."""
-        return self.topic.close(reason, _stamps([(time, END, 0)]))
+        # Before the first record there is no time, and readers expect one.
+        return self.topic.close(reason, _stamps([(0 if time == FIRST else time, END, 0)]))
 
     def answers(self) -> pa.Table:
         """Return the answers as of the last observation."""
@@ -232,8 +232,9 @@ class Query:
     def is_restless(self) -> bool:
         """Whether something can happen to it although no predicate has changed for any element."""
         bounds = self.every is not None or self.span is not None or self._end is not None
+        ends = isinstance(self._query.duration, syntax.For) and self._query.wall_span is None
         return (
-            bounds or isinstance(self._query.duration, syntax.For) or self._query.window is not None
+            bounds or ends or self._query.window is not None
             or bool(self._clusters) or self._temporal is not None or self._pattern.follows_values
         )  # fmt: skip
 
@@ -431,13 +432,18 @@ class Queries:
         self._index: _Index | None = None
         #: Topics of queries that have begun in the past, which are not among these.
         self.past = set[str]()
+        #: By topic, when queries end by the clock of the machine, in microseconds since 1970.
+        self.deadlines: dict[str, int] = {}
 
-    def submit(self, text: str, parameters: Mapping[str, Any], take: Take | None, now: int, past: Past) -> list[str]:
+    def submit(
+        self, script: syntax.Script, parameters: Mapping[str, Any], take: Take | None, now: int, past: Past,
+        clock: int,
+    ) -> list[str]:  # fmt: skip
         """Register queries, and find their first answers if time has begun; return their topics.
 
         Parameters
         ----------
-        text : str
+        script : Script
         parameters : mapping
         take : callable, optional
             Takes events.
@@ -445,8 +451,9 @@ class Queries:
             Time up to which records are applied.
         past : callable
             Takes a time in the past, and queries that begin then with their spans.
+        clock : int
+            Time of the machine, in microseconds since 1970.
         """
-        script = parse(text)
         checked = check(script, parameters, self._checked)
         cancelled = [part for part in script.statements if isinstance(part, syntax.Cancel)]
         for part in cancelled:
@@ -471,6 +478,9 @@ class Queries:
         self.add(rest, take, now, [part.topic for part in cancelled])
         self._checked |= {one.topic: one.query for one in checked}
         self.past |= earlier.keys()
+        for one in checked:
+            if one.query.wall_span is not None:
+                self.deadlines[one.topic] = clock + one.query.wall_span
         return [one.topic for one in checked]
 
     def add(self, checked: list[tuple[Checked, Span | None]], take: Take | None, now: int, gone: list[str]) -> None:
@@ -561,7 +571,7 @@ class Queries:
     def saved(self) -> tuple[Any, ...]:
         """Return the state, for `install`."""
         others = [str(query) for topic, query in self._checked.items() if topic in self.past]
-        return [(str(one), one.saved()) for one in self.all.values()], list(self._running), others
+        return [(str(one), one.saved()) for one in self.all.values()], list(self._running), others, self.deadlines
 
     def install(self, saved: tuple[Any, ...]) -> None:
         """Take the place of other queries.
@@ -571,7 +581,7 @@ class Queries:
         InputError, ValueError
             The state is of something else.
         """
-        queries, running, others = saved
+        queries, running, others, *deadlines = saved
         for text in others:
             [checked] = check(parse(text), {}, self._checked)
             self._checked[checked.topic] = checked.query
@@ -582,6 +592,7 @@ class Queries:
             query.install(one)
             self.all[checked.topic], self._checked[checked.topic] = query, checked.query
         self._running = {topic: self.all[topic] for topic in running}
+        self.deadlines = dict(*deadlines)
         self._state.watch(*self._predicates(list(self._running.values())), ())
 
     def take(self, topic: str, take: Take) -> None:
@@ -600,6 +611,24 @@ class Queries:
         if topic not in self._running:
             raise InputError(f"topic {topic}: no such query runs; running are {', '.join(self._running) or 'none'}")
         self._end(topic, "cancelled", now)
+        self._state.watch(*self._predicates(list(self._running.values())), ())
+
+    def due(self, clock: int) -> list[str]:
+        """Return the topics of queries whose deadline has come."""
+        self.deadlines = {topic: at for topic, at in self.deadlines.items() if topic in self._running}
+        return [topic for topic, at in self.deadlines.items() if at <= clock]
+
+    def expire(self, topic: str, now: int) -> None:
+        """End a query whose deadline has come.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        if self.deadlines.pop(topic, None) is None or topic not in self._running:
+            raise InputError(f"topic {topic}: no such query runs until a deadline")
+        self._send(topic, [self._running.pop(topic).close("expired", now)])
         self._state.watch(*self._predicates(list(self._running.values())), ())
 
     def step(self, changes: Changes, flips: Flips, ticks: Ticks) -> None:
@@ -685,17 +714,6 @@ class Queries:
         while self._sent:
             topic, table = self._sent.popleft()
             self._takes[topic](topic, table)
-
-
-def _check_available(checked: Checked) -> None:
-    """Refuse what is not there yet."""
-    query = checked.query
-    if query.pattern not in _PATTERNS:
-        raise CgqlError(f"pattern {query.pattern}: not available yet; choose from {', '.join(_PATTERNS)}", query.at)
-    accepted = {"Cluster": ("max_members",), "Component": ("max_members",), "Evolved": ("max_members", "track")}
-    for option in query.options:
-        if option.name not in ("initial", "tz", "limit", *accepted.get(query.pattern, ())):
-            raise CgqlError(f"WITH {option.name}: not available yet", option.at)
 
 
 def _stamps(given: list[_Stamp]) -> Stamps:

@@ -11,8 +11,9 @@ from typing import Any
 from goffish.errors import CheckpointError, GoffishWarning, InputError
 from goffish.partial import local_path
 from goffish.streaming.graphs import durable
+from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
-from goffish.streaming.graphs.engine import CANCEL, END, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
+from goffish.streaming.graphs.engine import CANCEL, END, EXPIRE, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
 
 
 def restored(
@@ -215,10 +216,12 @@ def replay(engine: Engine, form: int, held: Any, path: Path, number: int) -> Non
             given = Arrival.unpacked(given, engine.encoder)
             engine.take(given)
         elif form == SUBMIT:
-            text, parameters = given
-            engine.submit(text, parameters, None, History(path, engine.options, number))
+            text, parameters, *clock = given
+            engine.submit(parse(text), parameters, None, History(path, engine.options, number), *clock)
         elif form == CANCEL:
             engine.cancel(given)
+        elif form == EXPIRE:
+            engine.expire(given)
         elif form == END:
             engine.end()
         else:

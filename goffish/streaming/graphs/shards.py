@@ -21,6 +21,7 @@ from goffish.gopher.spark.session import named
 from goffish.gopher.spark.tasks import forget_archives
 from goffish.streaming.checkpoints import written
 from goffish.streaming.graphs import trees
+from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.engine import FEED, Arrival, Engine, Options, Replica
 from goffish.streaming.graphs.patterns import Numbers
 from goffish.streaming.graphs.queries import Query
@@ -111,7 +112,7 @@ class _Shard:
         self._owners = np.zeros(0, np.uint16)
         self._replica = Replica(Engine(options))
         for text in shards.queries:
-            self._replica.engine.submit(text, {}, None, None)
+            self._replica.engine.submit(parse(text), {}, None, None)
 
     @classmethod
     def loaded(cls, shards: Shards, number: int, before: int) -> _Shard:

@@ -29,7 +29,8 @@ from goffish.spark.frames import classic
 from goffish.streaming.checkpoints import write_file, written
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
-from goffish.streaming.graphs.cgql.syntax import Cancel, CgqlError, Ordered, Temporal
+from goffish.streaming.graphs.cgql.syntax import Cancel, CgqlError, Ordered, Script, Temporal
+from goffish.streaming.graphs.cgql.vocabulary import expanded, vocabulary_of
 from goffish.streaming.graphs.durable import read_log
 from goffish.streaming.graphs.engine import Options
 from goffish.streaming.graphs.live import LiveGraph
@@ -303,7 +304,7 @@ class _Queries(_Batches):
     Parameters
     ----------
     checkpoint, output : str or Path
-    text : str
+    script : Script
     parameters : mapping
     shards : int
     is_json : bool
@@ -313,15 +314,19 @@ class _Queries(_Batches):
     """
 
     def __init__(
-        self, checkpoint: str | Path, output: str | Path, text: str, parameters: Mapping[str, Any], shards: int,
+        self, checkpoint: str | Path, output: str | Path, script: Script, parameters: Mapping[str, Any], shards: int,
         is_json: bool, options: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self._is_json = is_json
-        script = parse(text)
         for part in script.statements:
             if isinstance(part, Cancel):
                 raise CgqlError("CANCEL: not accepted here; a stream keeps the queries with which it began", part.at)
         checked = check(script, parameters)
+        for one in checked:
+            if one.query.wall_span is not None:
+                raise CgqlError(
+                    "WITH clock = wall: not accepted here; queries on Spark end by event time", one.query.at
+                )
         local = [one for one in checked if shards and _is_local(one, checked)]
         rest = [one for one in checked if one not in local]
         self.output = Path(output).absolute()
@@ -429,8 +434,8 @@ def _is_local(one: Checked, others: list[Checked]) -> bool:
 
 def spark_queries(
     updates: DataFrame, queries: str, *, checkpoint: str | Path, output: str | Path,
-    parameters: Mapping[str, Any] | None = None, lateness: Duration = 5.0, events: int = 1_000_000, shards: int = 0,
-    trigger: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None, vocabularies: Mapping[str, Mapping[str, str]] | None = None,
+    lateness: Duration = 5.0, events: int = 1_000_000, shards: int = 0, trigger: Mapping[str, Any] | None = None,
 ) -> SparkRun:  # fmt: skip
     """Evaluate continuous queries on a stream of Spark, such as files or Kafka.
 
@@ -448,6 +453,8 @@ def spark_queries(
         Folder for events: ``topic/batch=<number>/events.parquet``. ``spark.read.parquet`` reads the folder of a topic.
     parameters : mapping, optional
         Values of words and of ``$name`` in the text.
+    vocabularies : mapping, optional
+        By name, vocabularies as `LiveGraph.add_vocabulary` takes them.
     lateness : str, float or timedelta
         By how much a record may be earlier than the latest one of its stream [default: 5 s].
     events : int
@@ -509,8 +516,10 @@ def spark_queries(
             "or value with records as JSON"
         )
     options = {"lateness": lateness, "events": events}
+    words = {name: vocabulary_of(name, one) for name, one in (vocabularies or {}).items()}
+    script = expanded(parse(queries), words)
     return _run(
-        updates, lambda: _Queries(checkpoint, output, queries, parameters or {}, shards, is_json, options), trigger
+        updates, lambda: _Queries(checkpoint, output, script, parameters or {}, shards, is_json, options), trigger
     )  # fmt: skip
 
 

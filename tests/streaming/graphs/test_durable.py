@@ -17,8 +17,10 @@ import pytest
 
 import goffish as gf
 from goffish.errors import CheckpointError, GoffishWarning, InputError, JobError
+from goffish.streaming.graphs import live as live_module
 from goffish.streaming.graphs import trees
 from goffish.streaming.graphs.durable import checkpoint_age, checkpoints
+from goffish.streaming.graphs.recovery import verify
 from tests.commands import ENVIRONMENT
 from tests.streaming.graphs.reference import Reference
 from tests.streaming.graphs.test_queries import TICK, Followed, plain, some_queries, some_records
@@ -447,3 +449,62 @@ for work in (lambda: live.submit("DETECT Match(edge:{{}}) AS second"), lambda: l
     reader = gf.stream.LiveGraph.reading(tmp_path / "state")
     with pytest.raises(JobError, match="the live graph is for reading only"):
         reader.end()
+
+
+WALL = "DETECT Match(vertex:{}) FOR 20h WITH (clock = wall) AS w; DETECT Reach(source:{}, sink:{id = p.*}) AS r"
+
+
+class Clock:
+    """Time that passes when a test lets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_700_000_000.0
+        monkeypatch.setattr(live_module.time, "time", lambda: self.now)
+        monkeypatch.setattr(live_module.time, "time_ns", lambda: int(self.now) * 10**9)
+
+
+def reasons(live: gf.stream.LiveGraph, topic: str) -> list[str]:
+    return [one for one in live.events(topic)["reason"].to_pylist() if one is not None]
+
+
+def test_a_query_ends_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when event time ends it, the deadline is lost with the process, or another one does not follow."""
+    clock = Clock(monkeypatch)
+    live = gf.stream.LiveGraph(lateness=0, state=tmp_path / "s")
+    live.submit(WALL.replace("; ", "; DETECT Component() AS p; "))
+    live.feed([{"t": 1, "op": "+e", "src": "a", "dst": "b"}, {"t": 90 * 3600, "op": "+v", "id": "c"}])
+    assert len(live.answers("w")) == 3 and not reasons(live, "w")
+    abandon(live)
+    clock.now += 20 * 3600 - 1
+    live = gf.stream.LiveGraph(lateness=0, state=tmp_path / "s")
+    live.feed([{"t": 90 * 3600 + 1, "op": "+v", "id": "d"}])
+    live.checkpoint()
+    abandon(live)
+    live = gf.stream.LiveGraph(lateness=0, state=tmp_path / "s")
+    clock.now += 1
+    live.feed([{"t": 90 * 3600 + 2, "op": "+v", "id": "e"}])
+    assert reasons(live, "w") == ["expired"] and not reasons(live, "r")
+    assert live.events("w")["id"].to_pylist() == ["a", "b", "c", "d", None]
+    with pytest.raises(InputError, match="no such query runs"):
+        live.cancel("w")
+    seen, read = everything(live), gf.stream.LiveGraph.reading(tmp_path / "s")
+    assert everything(read)["topics"] == seen["topics"]
+    abandon(live)
+    live = gf.stream.LiveGraph(lateness=0, state=tmp_path / "s")
+    assert everything(live) == seen
+    live.close()
+    assert {one["result"] for one in verify(tmp_path / "s")} == {"same"}
+
+
+def test_a_query_ends_by_the_clock_without_records(tmp_path: Path) -> None:
+    """Breaks when nothing ends a query as no records are fed, or a cancelled one is ended again."""
+    with gf.stream.LiveGraph(lateness=0, state=tmp_path / "s") as live:
+        calls: list[None] = []
+        live.after_deadlines(lambda: calls.append(None))
+        live.submit("DETECT Match(vertex:{}) FOR 60ms WITH (clock = wall) AS v")
+        live.cancel("v")
+        live.submit("DETECT Match(vertex:{}) FOR 50ms WITH (clock = wall) AS w")
+        with live.lock:
+            assert live.lock.wait_for(lambda: bool(reasons(live, "w")), 60)
+        assert (reasons(live, "w"), reasons(live, "v"), live.topics) == (["expired"], ["cancelled"], ["v", "w"])
+        assert calls == [None]

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import goffish as gf
-from goffish.cli.query_commands import GraphOptions, run_queries
+from goffish.cli.query_commands import run_queries
+from goffish.cli.query_options import GraphOptions, QueryFile
 from goffish.streaming.graphs import durable, parts
 from goffish.streaming.graphs.recovery import verify
 from tests.streaming.graphs.test_durable import QUERIES, everything
@@ -36,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(folder: Path, out: str, state: str | None) -> None:
     run_queries(
-        str(folder / "q.cgql"), [str(folder / "u.jsonl")], str(folder / out), None,
+        QueryFile(str(folder / "q.cgql")), [str(folder / "u.jsonl")], str(folder / out),
         GraphOptions(3.0, state=None if state is None else str(folder / state)), lambda text: None, as_document=True,
     )  # fmt: skip
 

@@ -396,8 +396,9 @@ def test_ordered(ordered: str, expected: list[tuple[int, int]]) -> None:
     [
         ("DETECT Match(edge:{}) SINCE 5h", "SINCE 5h: there are no records yet"),
         ("DETECT Match(edge:{time > soon})", 'time > "soon": accepted are seconds and texts such as'),
-        ("DETECT Match(edge:{}) WITH (clock = wall)", "WITH clock: not available yet"),
-        ("DETECT Match(edge:{}) WITH (track = 5s)", "WITH track: not available yet"),
+        ("DETECT Match(edge:{}) WITH (clock = wall)", "WITH clock = wall: needs FOR"),
+        ("DETECT Match(edge:{}) WITH (track = 5s)", "WITH track: only of Evolved"),
+        ("DETECT Match(edge:{}) WITH (vocabulary = v)", "WITH vocabulary = v: there is no such vocabulary"),
         ("DETECT Component() WITH (max_members = 0)", "WITH max_members = 0: must be an integer of at least 1"),
         ("DETECT Component() WITH (initial = 1)", "WITH initial = 1: must be true or false"),
         ("DETECT Component() AS c; DETECT Match(edge:{a, NOT (id = c.*)})", "edges are no members of clusters"),
@@ -643,3 +644,55 @@ def test_events_at_once_are_limited(tmp_path: Path) -> None:
             assert live.events("m").to_pylist() == rows
     with pytest.raises(gf.stream.CgqlError, match="WITH limit = 0: must be an integer of at least 1"):
         gf.stream.LiveGraph().submit("DETECT Match(edge:{}) WITH (limit = 0)")
+
+
+WORDS = {"friend": "{type IN (follow, like), weight > 2}", "every": "{x = 1 OR has(y)}"}
+
+
+def test_words_of_a_vocabulary() -> None:
+    """Breaks when a word is not replaced everywhere, in other queries too, or without its grouping."""
+    live = gf.stream.LiveGraph(lateness=0)
+    live.add_vocabulary("social", WORDS)
+    live.submit("""
+        DETECT Match(edge:{friend, NOT `every`, other}) WITH (vocabulary = social, limit = 5) AS a;
+        DETECT Motif((u:{`every`})-[:{friend}]->(v)) WHERE SUCCEEDS
+            (DETECT Match(vertex:{friend}) AS c) AND edge:{friend OR x} WITH (vocabulary = social) AS b
+    """)
+    friend = 'type IN ("follow", "like") AND weight > 2'
+    assert list(map(live.query, live.topics)) == [
+        f"DETECT Match(edge:{{{friend}, NOT (x = 1 OR has(y)), other}}) WITH (limit = 5) AS a",
+        "DETECT Match(vertex:{friend}) AS c",
+        f"DETECT Motif((u:{{x = 1 OR has(y)}})-[:{{{friend}}}]->(v)) WHERE SUCCEEDS c"
+        f" AND edge:{{{friend} OR x}} AS b",
+    ]
+    live.feed([
+        {"t": weight, "op": "+e", "src": "u", "dst": f"v{weight}", "attrs": {"type": "like", "weight": weight}}
+        for weight in (2, 3)
+    ])  # fmt: skip
+    live.submit("DETECT Match(edge:{friend}) WITH (vocabulary = social) AS d; DETECT Match(edge:{friend}) AS e")
+    assert [len(live.answers(topic)) for topic in "de"] == [1, 0]
+    assert "weight > 2" in live.explain("DETECT Match(vertex:{friend}) WITH (vocabulary = social) AS f")["f"]["vertex"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({}, "accepted are words"), (7, "accepted are words"), ({"a": 5}, "must be"), ({"a": "x = 1"}, "must be"),
+        ({"a": "{}"}, "not empty"), ({"a": "{x = $y}"}, "parameter $y: has no value"), ({"a": "{x = T.*}"}, "unknown"),
+        ({"a b": "{x = 1}"}, "word 'a b': accepted are letters"), ({"a": "{x = 1"}, "expected"),
+        ({"a": "{x=1}) AS b; DETECT Match(vertex:{}"}, "one set"), ({"a": "{x=1}) WHERE node:({y=1}"}, "expected"),
+        ({"a": "{x=1}, edge:{y=1}"}, "either"), ({"a": "{x=1}) FOR 5s WHERE edge:{}  AS x #"}, "one set"),
+        ({"a": "{sum(node.x) > 1}"}, "aggregates"), ({"a": "{" * 200}, "nested"),
+    ],
+)  # fmt: skip
+def test_vocabularies_that_are_refused(words: Any, message: str) -> None:
+    """Breaks when text of a vocabulary becomes more than predicates, or an error does not name the word."""
+    live = gf.stream.LiveGraph()
+    with pytest.raises(InputError, match=r"^vocabulary v: ") as error:
+        live.add_vocabulary("v", words)
+    assert message in str(error.value)
+    live.add_vocabulary("v", WORDS)
+    with pytest.raises(InputError, match="vocabulary v: there is one"):
+        live.add_vocabulary("v", WORDS)
+    with pytest.raises(gf.stream.CgqlError, match=r"column 31: WITH vocabulary = w: .*choose from v$"):
+        live.submit("DETECT Match(vertex:{}) WITH (vocabulary = w)")

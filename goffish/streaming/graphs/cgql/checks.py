@@ -75,8 +75,10 @@ COLUMNS = ("offset", "time", "status", "released", "initial", "late", "reason", 
 #: Options, and what they are.
 _OPTIONS = {
     "initial": "true or false", "clock": "event or wall", "tz": "a text", "track": "a span such as 24h",
-    "max_members": "an integer of at least 1", "limit": "an integer of at least 1", "vocabulary": "a text",
+    "max_members": "an integer of at least 1", "limit": "an integer of at least 1",
 }  # fmt: skip
+#: Patterns of options that are not for all.
+_PATTERNS_OF = {"max_members": (*_CLUSTERS, "Evolved"), "track": ("Evolved",)}
 
 
 @dataclass(frozen=True)
@@ -412,7 +414,9 @@ class _Query:
 
     def _option(self, one: syntax.Option) -> syntax.Option:
         if one.name not in _OPTIONS:
-            raise CgqlError(f"WITH {one.name}: unknown; choose from {', '.join(_OPTIONS)}", one.at)
+            raise CgqlError(f"WITH {one.name}: unknown; choose from {', '.join(_OPTIONS)}, vocabulary", one.at)
+        if self._query.pattern not in (accepting := _PATTERNS_OF.get(one.name, (self._query.pattern,))):
+            raise CgqlError(f"WITH {one.name}: only of {', '.join(accepting)}", one.at)
         value = self._value(one.value)
         given, accepted = getattr(value, "value", value), _OPTIONS[one.name]
         good = {
@@ -421,6 +425,8 @@ class _Query:
         }.get(accepted, type(given) is int and given >= 1)  # fmt: skip
         if not good:
             raise CgqlError(f"WITH {one.name} = {value}: must be {accepted}", one.at)
+        if given == "wall" and one.name == "clock" and not isinstance(self._query.duration, syntax.For):
+            raise CgqlError("WITH clock = wall: needs FOR, whose time it measures", one.at)
         return replace(one, value=value)
 
     def _check_clauses(self) -> None:

@@ -410,6 +410,12 @@ class Query:
     topic: str | None = None
     at: Position = field(default=NOWHERE, compare=False)
 
+    @property
+    def wall_span(self) -> int | None:
+        """Microseconds after which it ends by the clock of the machine; ``None`` if event time counts."""
+        is_wall = any(one.name == "clock" and getattr(one.value, "value", None) == "wall" for one in self.options)
+        return self.duration.span.micros if is_wall and isinstance(self.duration, For) else None
+
     def __str__(self) -> str:
         parts = [f"DETECT {quoted(self.pattern)}({', '.join(map(str, self.arguments))})"]
         if self.duration is not None:
