@@ -13,6 +13,7 @@ import typer
 from goffish.cli.checks import check_choice, name_values
 from goffish.cli.inputs import duration
 from goffish.errors import InputError
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from goffish.streaming.graphs.live import LiveGraph
@@ -191,7 +192,7 @@ class QueryFile(NamedTuple):
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return local_path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError:

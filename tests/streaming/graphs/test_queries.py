@@ -662,8 +662,7 @@ def test_words_of_a_vocabulary() -> None:
     assert list(map(live.query, live.topics)) == [
         f"DETECT Match(edge:{{{friend}, NOT (x = 1 OR has(y)), other}}) WITH (limit = 5) AS a",
         "DETECT Match(vertex:{friend}) AS c",
-        f"DETECT Motif((u:{{x = 1 OR has(y)}})-[:{{{friend}}}]->(v)) WHERE SUCCEEDS c"
-        f" AND edge:{{{friend} OR x}} AS b",
+        f"DETECT Motif((u:{{x = 1 OR has(y)}})-[:{{{friend}}}]->(v)) WHERE SUCCEEDS c AND edge:{{{friend} OR x}} AS b",
     ]
     live.feed([
         {"t": weight, "op": "+e", "src": "u", "dst": f"v{weight}", "attrs": {"type": "like", "weight": weight}}
