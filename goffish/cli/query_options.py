@@ -31,8 +31,7 @@ VocabularyOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Words for predicates, such as friend: {type = friend} in each line, for queries WITH (vocabulary = the "
-        "name of the file without its suffix); repeatable.",
+        help="File of words for predicates, with lines such as friend: {type = friend}; repeatable.",
         show_default="none",
         rich_help_panel=QUERIES,
     ),

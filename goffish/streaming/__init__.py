@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from goffish.streaming.flow import Combined, Flow, KeyedStream, Loop, Stream, WindowedStream
     from goffish.streaming.flow_file import read_flow
     from goffish.streaming.gofs_source import read_gofs
+    from goffish.streaming.graphs.cgql.checks import Arguments
     from goffish.streaming.graphs.cgql.syntax import CgqlError
+    from goffish.streaming.graphs.custom import CustomPattern, Seen
     from goffish.streaming.graphs.links import LinkExpiry
     from goffish.streaming.graphs.live import Limits, LiveGraph
     from goffish.streaming.graphs.programs.program import Column, LiveProgram
@@ -56,7 +58,9 @@ _HOMES = {
     "flow": ("Combined", "Flow", "KeyedStream", "LiveGraph", "Loop", "Stream", "WindowedStream"),
     "flow_file": ("read_flow",),
     "gofs_source": ("read_gofs",),
+    "graphs.cgql.checks": ("Arguments",),
     "graphs.cgql.syntax": ("CgqlError",),
+    "graphs.custom": ("CustomPattern", "Seen"),
     "graphs.links": ("LinkExpiry",),
     "graphs.live": ("Limits", "LiveGraph"),
     "graphs.spark": ("SparkRun", "spark_algorithm", "spark_queries"),
@@ -87,12 +91,12 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Alternate", "BadLine", "Batch", "CgqlError", "Channel", "ChannelMetrics", "Column", "Combined", "Flow",
-    "Histogram", "KeyState", "KeyedStream", "Limits", "LinkExpiry", "LiveGraph", "LiveProgram", "Loop", "Metrics",
-    "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Sink", "Source", "SparkRun", "Stream", "Timers",
-    "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call", "collect", "from_iterable",
-    "generate", "post_json_lines", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
-    "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding",
+    "Alternate", "Arguments", "BadLine", "Batch", "CgqlError", "Channel", "ChannelMetrics", "Column", "Combined",
+    "CustomPattern", "Flow", "Histogram", "KeyState", "KeyedStream", "Limits", "LinkExpiry", "LiveGraph", "LiveProgram",
+    "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Scaling", "Seen", "Sink", "Source",
+    "SparkRun", "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call",
+    "collect", "from_iterable", "generate", "post_json_lines", "print_values", "read_csv", "read_delta", "read_flow",
+    "read_gofs", "read_json_lines", "read_kafka", "read_parquet", "receive_grpc", "receive_http", "session", "sliding",
     "spark_algorithm", "spark_queries", "tumbling", "write_csv", "write_delta", "write_json_lines", "write_kafka",
     "write_parquet", "write_reservoir",
 ]  # fmt: skip

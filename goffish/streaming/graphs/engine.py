@@ -472,6 +472,8 @@ class Engine:
                 replica = Replica(Engine(self.options), list(numbers))
                 replica.engine.install(one, name)
                 self.replicas.append(replica)
+        except CgqlError as error:  # it was accepted before: a pattern of another package is not there any more
+            raise InputError(f"{name}: {error}") from None
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
             raise CheckpointError(f"{name}: is damaged ({error})") from None
 

@@ -12,11 +12,12 @@ import pyarrow as pa
 from goffish.errors import InputError, JobError
 from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs.centrality import Centrality
-from goffish.streaming.graphs.cgql import syntax
+from goffish.streaming.graphs.cgql import extensions, syntax
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.cgql.syntax import CgqlError
 from goffish.streaming.graphs.clusters import Cluster, Component
+from goffish.streaming.graphs.custom import CustomPattern, Hosted
 from goffish.streaming.graphs.evolved import Evolved
 from goffish.streaming.graphs.motifs import Motif
 from goffish.streaming.graphs.patterns import (
@@ -76,7 +77,7 @@ class Query:
 
     def __init__(self, checked: Checked, encoder: Encoder, most: int, named: Mapping[str, Query]) -> None:
         query = self._query = checked.query
-        self._pattern = _PATTERNS[query.pattern](query)
+        self._pattern = _pattern_of(query)
         self._encoder = encoder
         options = {one.name: getattr(one.value, "value", None) for one in query.options}
         self._shows_initial = options.get("initial", True)
@@ -714,6 +715,19 @@ class Queries:
         while self._sent:
             topic, table = self._sent.popleft()
             self._takes[topic](topic, table)
+
+
+def _pattern_of(query: syntax.Query) -> Pattern:
+    """Return a new object for the answers of a query."""
+    if query.pattern in _PATTERNS:
+        return _PATTERNS[query.pattern](query)
+    custom = extensions.pattern_class(query.pattern, query.at)
+    if not issubclass(custom, CustomPattern):
+        raise CgqlError(f"pattern {query.pattern}: is not a subclass of goffish.stream.CustomPattern", query.at)
+    try:
+        return Hosted(query, custom)
+    except Exception as error:
+        raise CgqlError(f"pattern {query.pattern}: {type(error).__name__}: {error}", query.at) from error
 
 
 def _stamps(given: list[_Stamp]) -> Stamps:

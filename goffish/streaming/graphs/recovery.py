@@ -12,6 +12,7 @@ from goffish.errors import CheckpointError, GoffishWarning, InputError
 from goffish.partial import local_path
 from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.cgql.parser import parse
+from goffish.streaming.graphs.cgql.syntax import CgqlError
 from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
 from goffish.streaming.graphs.engine import CANCEL, END, EXPIRE, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
 
@@ -90,6 +91,8 @@ def _named(name: str) -> Iterator[None]:
     """Name what is damaged."""
     try:
         yield
+    except CgqlError as error:  # it was accepted before: a pattern of another package is not there any more
+        raise InputError(f"{name}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
         raise CheckpointError(f"{name}: is damaged ({error})") from None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from goffish.streaming.graphs.cgql import syntax
+from goffish.streaming.graphs.cgql import extensions, syntax
 from goffish.streaming.graphs.cgql.syntax import CgqlError, Position
 
 _DIRECTIONS = ("out", "in", "both")
@@ -30,15 +30,15 @@ STATUSES = {
 
 
 @dataclass(frozen=True)
-class Pattern:
+class Arguments:
     """Arguments of a pattern.
 
     Attributes
     ----------
     sets : tuple of str
         Arguments ``name:{…}``.
-    numbers, flags : tuple of str
-        Arguments ``name: value``.
+    numbers, flags, words : tuple of str
+        Arguments ``name: value``: integers of at least 1, true or false, texts.
     choices : mapping
         Arguments with one of several words.
     required : tuple of str
@@ -52,23 +52,24 @@ class Pattern:
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     takes: str = ""
+    words: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
         """Names of all arguments that have one."""
-        return (*self.sets, *self.numbers, *self.flags, *self.choices)
+        return (*self.sets, *self.numbers, *self.flags, *self.choices, *self.words)
 
 
 PATTERNS = {
-    "Reach": Pattern(("source", "sink"), ("hops",), choices={"direction": _DIRECTIONS}),
-    "Cluster": Pattern(("contains",), ("min_size", "grow"), ("members",), takes="measures"),
-    "Component": Pattern(("contains",), ("min_size", "grow"), ("members",)),
-    "Evolved": Pattern(takes="topic"),
-    "Neighbourhood": Pattern(("center",), ("hops",), choices={"direction": _DIRECTIONS}, required=("hops",)),
-    "Motif": Pattern(takes="paths"),
-    "Degree": Pattern(("vertex",), ("clear",), ("distinct",), {"direction": _DIRECTIONS}, takes="degree"),
-    "Centrality": Pattern((), ("top",), choices={"measure": ("degree", "pagerank")}, required=("measure", "top")),
-    "Match": Pattern(("vertex", "edge")),
+    "Reach": Arguments(("source", "sink"), ("hops",), choices={"direction": _DIRECTIONS}),
+    "Cluster": Arguments(("contains",), ("min_size", "grow"), ("members",), takes="measures"),
+    "Component": Arguments(("contains",), ("min_size", "grow"), ("members",)),
+    "Evolved": Arguments(takes="topic"),
+    "Neighbourhood": Arguments(("center",), ("hops",), choices={"direction": _DIRECTIONS}, required=("hops",)),
+    "Motif": Arguments(takes="paths"),
+    "Degree": Arguments(("vertex",), ("clear",), ("distinct",), {"direction": _DIRECTIONS}, takes="degree"),
+    "Centrality": Arguments((), ("top",), choices={"measure": ("degree", "pagerank")}, required=("measure", "top")),
+    "Match": Arguments(("vertex", "edge")),
 }
 #: Columns of all events, and of those of motifs.
 COLUMNS = ("offset", "time", "status", "released", "initial", "late", "reason", "event_id", "edges")
@@ -171,9 +172,7 @@ class _Query:
 
     def __init__(self, query: syntax.Query, parameters: Mapping[str, Any]) -> None:
         self._query, self._parameters = query, parameters
-        if query.pattern not in PATTERNS:
-            raise CgqlError(f"pattern {query.pattern}: unknown; choose from {', '.join(PATTERNS)}", query.at)
-        self._pattern = PATTERNS[query.pattern]
+        self._pattern = _arguments(query)
         self._variables = self._check_motif()
         arguments = tuple(map(self._argument, query.arguments))
         self._check_arguments(arguments)
@@ -236,6 +235,10 @@ class _Query:
         if one.name in pattern.flags:
             if not isinstance(getattr(value, "value", None), bool):
                 raise CgqlError(f"argument {one.name} = {value}: must be true or false", one.at)
+            return replace(one, value=value)
+        if one.name in pattern.words:
+            if not isinstance(getattr(value, "value", None), str):
+                raise CgqlError(f"argument {one.name} = {value}: must be a text", one.at)
             return replace(one, value=value)
         choices = pattern.choices.get(one.name)
         if choices is None:
@@ -404,7 +407,7 @@ class _Query:
         if isinstance(one, syntax.Ordered | syntax.Temporal):
             return one
         if str(one.left) == "status" and isinstance(one, syntax.Comparison):
-            value, known = self._value(one.right), STATUSES[self._query.pattern]
+            value, known = self._value(one.right), _statuses(self._query)
             if one.operator not in ("=", "!=") or getattr(value, "value", None) not in known:
                 raise CgqlError(f"status {one.operator} {value}: choose = or != and {', '.join(known)}", one.at)
             return replace(one, right=value)
@@ -448,6 +451,26 @@ class _Query:
                 raise CgqlError(f"{name} {span}: must be at most {syntax.span_text(_LONGEST)}", query.at)
 
 
+def _arguments(query: syntax.Query) -> Arguments:
+    """Return the arguments of the pattern of a query."""
+    if query.pattern in PATTERNS:
+        return PATTERNS[query.pattern]
+    found = extensions.pattern_class(query.pattern, query.at)
+    if found is None:
+        names = ", ".join([*PATTERNS, *extensions.names()])
+        raise CgqlError(f"pattern {query.pattern}: unknown; choose from {names}", query.at)
+    arguments: Arguments = found.arguments
+    return arguments
+
+
+def _statuses(query: syntax.Query) -> tuple[str, ...]:
+    """Return the statuses of the pattern of a query."""
+    if query.pattern in STATUSES:
+        return STATUSES[query.pattern]
+    statuses: tuple[str, ...] = extensions.pattern_class(query.pattern, query.at).statuses
+    return statuses
+
+
 def _is_value(one: Any) -> bool:
     return isinstance(one, syntax.NamedValue)
 
@@ -487,7 +510,7 @@ def _check_topics(query: syntax.Query, known: Mapping[str, syntax.Query]) -> Non
             raise CgqlError(f"topic {name}: is of {known[name].pattern}; accepted are Cluster and Component", at)
     for one in query.where:
         if isinstance(one, syntax.Temporal) and isinstance(one.of, syntax.Topic):
-            statuses = STATUSES[known[one.of.name].pattern]
+            statuses = _statuses(known[one.of.name])
             for status in one.of.statuses:
                 if status not in statuses:
                     raise CgqlError(f"{one.of.name}[{status}]: choose from {', '.join(statuses)}", one.of.at)
