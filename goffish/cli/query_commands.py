@@ -36,7 +36,7 @@ _POLL_S = 0.3
 #: Topic of the edges that a page shows, as of `goffish.plot.live_events`.
 _LINES = "edges_of_the_page"
 #: Rows of a table of events that are not part of a key.
-_BESIDE = ("offset", "time", "status", "released", "initial", "late", "reason", "event_id")
+_BESIDE = ("offset", "time", "status", "released", "initial", "late", "resolution", "reason", "event_id")
 
 
 def check_queries(file: QueryFile, *, as_document: bool) -> None:

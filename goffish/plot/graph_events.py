@@ -28,11 +28,11 @@ _LABELLED = 100
 _GROWTH = 1.5
 #: Columns that are not of vertices.
 _BESIDE = {
-    "offset", "time", "status", "released", "initial", "late", "reason", "event_id", "edges", "cluster", "parent",
-    "into", "size", "hops", "degree", "rank", "score",
+    "offset", "time", "status", "released", "initial", "late", "resolution", "reason", "event_id", "edges", "cluster",
+    "parent", "into", "size", "hops", "degree", "rank", "score",
 }  # fmt: skip
 #: Columns that the text of an event does not show.
-_HIDDEN = {"offset", "time", "status", "released", "initial", "late", "event_id"}
+_HIDDEN = {"offset", "time", "status", "released", "initial", "late", "resolution", "event_id"}
 _CLOSING = ("UNREACHABLE", "LEFT", "UNMATCHED", "CLEARED", "DISAPPEARED", "MERGED", "CLOSED")
 _CHANGING = ("GROWN", "JOINED", "PARTED")
 

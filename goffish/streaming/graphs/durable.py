@@ -232,6 +232,8 @@ class Folder:
     options : Options
     retention : int
         Microseconds of the log that are kept, in event time.
+    instances : int
+        How many checkpoints before that are kept.
 
     Raises
     ------
@@ -241,8 +243,8 @@ class Folder:
         It is damaged.
     """
 
-    def __init__(self, path: str | Path, options: Options, retention: int) -> None:
-        self.path, self._given, self._retention = local_path(path), path, retention
+    def __init__(self, path: str | Path, options: Options, retention: int, instances: int = 0) -> None:
+        self.path, self._given, self._retention, self._instances = local_path(path), path, retention, instances
         options_of(self.path, path)  # before a lock is made in a folder of something else
         self._lock = patiently(lambda: lock_folder(self.path, path))
         self._log: Journal | None = None
@@ -344,13 +346,18 @@ class Folder:
             if following.time > begin and (not kept or one.time >= kept[-1].time + apart):
                 kept.append(one)
         kept += found[:2]
+        oldest = min(kept, key=lambda one: one.entry)
+        last, left = oldest.time, self._instances
+        for one in found:  # the newest first; the log does not go back to these
+            if one.entry < oldest.entry and one.time <= last - _DAY and left:
+                kept.append(one)
+                last, left = one.time, left - 1
         self.remove([one for one in found if one not in kept])
         files = {one.path for one in kept}
         for name in self.path.glob("checkpoint-*.arrow"):
             if name not in files:
                 with suppress(OSError):
                     name.unlink()
-        oldest = min(kept, key=lambda one: one.entry)
         if oldest.time <= begin:  # before that, the beginning of the log is an empty graph
             self._log.trim(oldest.entry)
 

@@ -14,6 +14,7 @@ from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql.checks import Checked
 from goffish.streaming.graphs.cgql.syntax import CgqlError, Script
+from goffish.streaming.graphs.instances import difference, numbers_in
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.queries import Queries, Query, Take
 from goffish.streaming.graphs.records import Encoder, Records
@@ -29,6 +30,8 @@ _LEAST = 1 << 16
 #: Forms of entries of the log: records, queries, the end of a query, that of all records, and that of a query whose
 #: deadline has come.
 FEED, SUBMIT, CANCEL, END, EXPIRE = 16, 17, 18, 19, 20
+#: In place of entries that are not kept any more: the next instance of the engine.
+INSTANCE = -1
 Numbers = NDArray[np.int64]
 
 
@@ -308,6 +311,8 @@ class Engine:
                 raise CgqlError(f"{duration}: is in the past; {what}", duration.at)
             replica, entries = found
             replica.engine.queries.add(given, take, replica.engine.now, [])
+            for query in replica.engine.queries.all.values():
+                query.topic.shows_resolution = replica.by_instances
             for form, added, held in entries:
                 replica.follow(form, added, held)
             made.append(replica)
@@ -348,6 +353,35 @@ class Engine:
             replica.engine.queries.deliver()
         for one in list(self.followers):
             one.deliver()
+
+    def move_to(self, other: Engine, records: Records, pending: Records) -> None:
+        """Follow what has changed until an instance, whose sequencer goes on with records that wait.
+
+        Parameters
+        ----------
+        other : Engine
+            The instance.
+        records : Records
+            Its difference from this engine.
+        pending : Records
+            Those that wait, with the numbers of this engine.
+        """
+        before, time = self.now, other.now
+        self.counts, self.clock = dict(other.counts), other.clock
+        watermark, _, *rest = other.sequencer.saved()
+        self.sequencer.install((watermark, pending if len(pending) else None, *rest))
+        nothing = Changes.empty(0), Flips.empty(0)
+        none, asn = np.zeros(0, np.int64), self.counts["applied"]
+        while (start := self.queries.next_start(time)) is not None:
+            self.queries.step(*nothing, Ticks(none, asn, start - 1))
+            self.queries.begin_at(start)
+        changes, flips = self.state.apply(records)
+        changes = changes._replace(records=np.zeros_like(changes.records))
+        flips = flips._replace(records=np.zeros_like(flips.records))
+        self.queries.step(changes, flips, Ticks(np.array([before]), asn, time, instance=time))
+        self._last = other._last
+        if watermark == LAST:
+            self.queries.step(*nothing, Ticks(none, asn, LAST))
 
     def _apply(self, ready: Ready) -> None:
         """Apply records up to each time at which a query begins, and then the others."""
@@ -491,6 +525,8 @@ class Replica:
 
     def __init__(self, engine: Engine, numbers: list[Numbers] | None = None) -> None:
         self.engine = engine
+        #: Whether it begins before the log.
+        self.by_instances = False
         encoder = engine.encoder
         counts = (*(one.count for one in engine.tables), encoder.values.number_of_lists, len(encoder.names))
         self.numbers = [np.arange(count) for count in counts] if numbers is None else numbers
@@ -503,8 +539,8 @@ class Replica:
         ----------
         form : int
         added : Added
-        held : Arrival
-            Of records.
+        held : Arrival or Engine
+            Of records, or the next instance.
 
         Raises
         ------
@@ -512,6 +548,9 @@ class Replica:
             The log is damaged.
         """
         if self._has_ended():
+            return
+        if form == INSTANCE:
+            self._move_to(held)
             return
         try:
             self._number(added)
@@ -525,6 +564,15 @@ class Replica:
             self.engine.end()
         if self._has_ended():
             self.engine.rest()
+
+    def _move_to(self, instance: Engine) -> None:
+        engine = self.engine
+        self.numbers = numbers_in(engine.encoder, instance.encoder)
+        engine.referred = tuple(self.numbers[:3])
+        records = difference(engine.state, instance.state.graph, self.numbers)
+        engine.move_to(instance, records, self._renumbered(instance.sequencer.pending))
+        if self._has_ended():
+            engine.rest()
 
     def _has_ended(self) -> bool:
         queries = self.engine.queries.all.values()

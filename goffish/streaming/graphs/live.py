@@ -26,7 +26,7 @@ from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.cgql.vocabulary import Vocabulary, expanded, vocabulary_of
 from goffish.streaming.graphs.delivery import Deliveries
 from goffish.streaming.graphs.durable import Folder, read_log
-from goffish.streaming.graphs.engine import CANCEL, END, EXPIRE, FEED, SUBMIT, Added, Arrival, Engine, Options
+from goffish.streaming.graphs.engine import CANCEL, END, EXPIRE, FEED, INSTANCE, SUBMIT, Added, Arrival, Engine, Options
 from goffish.streaming.graphs.followed import Followed
 from goffish.streaming.graphs.parts import parts_of
 from goffish.streaming.graphs.programs.bundled import program_of
@@ -58,11 +58,15 @@ class Limits(NamedTuple):
     streams, attributes : int
         Largest numbers of streams, and of names of attributes: each name takes 9 bytes for each vertex and edge, and
         with ``late="apply"`` another 24 for each vertex and 33 for each edge.
+    instances : int
+        How many checkpoints, at least a day of event time apart, are kept in the folder after the log before them was
+        removed.
     """
 
     window: int = 1_000_000
     streams: int = 1024
     attributes: int = 256
+    instances: int = 30
 
 
 _LIMITS = Limits()
@@ -135,12 +139,13 @@ class LiveGraph:
         on_error: Callable[[Any, str], None] | None = None, state: str | Path | None = None, retention: Duration = "7d",
     ) -> None:  # fmt: skip
         for name, value in (*limits._asdict().items(), ("events", events)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} = {value!r:.60}: must be at least 1")
+            least = int(name != "instances")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name} = {value!r:.60}: must be at least {least}")
         if late not in LATE:
             raise InputError(f"late = {late!r:.60}: choose from {', '.join(LATE)}")
         self._options = Options(
-            microseconds(lateness, "lateness", zero=True), microseconds(idle, "idle"), *limits, events,
+            microseconds(lateness, "lateness", zero=True), microseconds(idle, "idle"), *limits[:3], events,
             LATE.index(late), microseconds(tombstone_ttl, "tombstone_ttl"),
         )  # fmt: skip
         kept = microseconds(retention, "retention")
@@ -158,7 +163,7 @@ class LiveGraph:
         self._deliveries = Deliveries(events, None if state is None else local_path(state))
         self.lock = self._deliveries.changed
         if state is not None:
-            self._folder = Folder(state, self._options, kept)
+            self._folder = Folder(state, self._options, kept, limits.instances)
             try:
                 self._engine = recovered(self._folder, self._options, self._deliveries.needed())
             except BaseException:
@@ -975,6 +980,8 @@ class LiveGraph:
         for form, added, held in entries:
             # Late records are applied at the time that was reached.
             if replica.engine.sequencer.watermark >= time + self._options.takes_late:
+                break
+            if form == INSTANCE and held.now > time:
                 break
             replica.follow(form, added, held)
         return replica.engine

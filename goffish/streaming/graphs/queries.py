@@ -39,7 +39,7 @@ from goffish.streaming.graphs.temporal import Occurrence, Temporal
 from goffish.streaming.graphs.times import Span, span_after, span_of
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
 from goffish.streaming.graphs.trees import alike
-from goffish.streaming.graphs.views import BEGINNING, END, EXPIRATION, RECORD, Batch, Ticks, View
+from goffish.streaming.graphs.views import BEGINNING, END, EXPIRATION, Batch, Ticks, View
 
 _Stamp = tuple[int, int, int]
 _PATTERNS: dict[str, type[Pattern]] = {
@@ -190,6 +190,8 @@ class Query:
         if end is not None:
             batch = batch._replace(until=end - 1)
         deltas = self._view.see(batch, state, {topic: one.moves for topic, one in self._clusters.items()})
+        if batch.instance is not None:
+            batch = batch._replace(times=np.array([batch.instance]))
         if end is not None:
             deltas = Deltas._make(column[deltas.times < end] for column in deltas)
             batch = batch._replace(times=batch.times[batch.times < end])
@@ -218,7 +220,7 @@ class Query:
 
     def _note(self, batch: Batch) -> None:
         if len(batch.times):
-            self._last = max(self._last, (int(batch.times[-1]), RECORD, batch.asn + len(batch.times) - 1))
+            self._last = max(self._last, (int(batch.times[-1]), *batch.last))
 
     def close(self, reason: str, time: int) -> pa.Table:
         """End the query."""
@@ -318,7 +320,8 @@ class Query:
         found = [self._last]
         before = int(np.searchsorted(batch.times, boundary)) - 1
         if before >= 0:
-            found.append((int(batch.times[before]), RECORD, batch.asn + before))
+            phase, _ = batch.last
+            found.append((int(batch.times[before]), phase, batch.asn + before))
         expirations = self._view.expirations
         expirations = expirations[expirations < min(boundary, boundary if self._end is None else self._end)]
         if len(expirations):

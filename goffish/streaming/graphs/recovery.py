@@ -14,7 +14,19 @@ from goffish.streaming.graphs import durable
 from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.cgql.syntax import CgqlError
 from goffish.streaming.graphs.durable import Folder, Saved, checkpoints, read_log
-from goffish.streaming.graphs.engine import CANCEL, END, EXPIRE, FEED, SUBMIT, Added, Arrival, Engine, Options, Replica
+from goffish.streaming.graphs.engine import (
+    CANCEL,
+    END,
+    EXPIRE,
+    FEED,
+    INSTANCE,
+    SUBMIT,
+    Added,
+    Arrival,
+    Engine,
+    Options,
+    Replica,
+)
 
 
 def restored(
@@ -70,12 +82,32 @@ class History:
     def __call__(self, time: int) -> tuple[Replica, Iterator[tuple[int, Added, Any]]] | None:
         """Return a replica without queries, and the entries of the log that follow; ``None`` if there is none."""
         engine, first, _ = restored(self._path, self._options, time, self._end)
-        if first < durable.first_entry(self._path):
+        by_instances = first < durable.first_entry(self._path)
+        if by_instances and (not first or self._options.takes_late):
             return None
         engine.leave_queries()
-        return Replica(engine), self._entries(engine, first)
+        replica = Replica(engine)
+        replica.by_instances = by_instances
+        return replica, self._instances(first) if by_instances else self._entries(first)
 
-    def _entries(self, engine: Engine, first: int) -> Iterator[tuple[int, Added, Any]]:
+    def _instances(self, first: int) -> Iterator[tuple[int, Any, Any]]:
+        """Return the instances after an entry up to the beginning of the log, and its entries."""
+        begin = durable.first_entry(self._path)
+        for saved in reversed(checkpoints(self._path)):
+            if not first < saved.entry <= self._end:
+                continue
+            instance = Engine(self._options)
+            try:
+                instance.install(saved.read(), str(saved.path))
+            except CheckpointError:  # the next one will do
+                continue
+            yield INSTANCE, None, instance
+            if saved.entry >= begin:
+                yield from self._entries(saved.entry)
+                return
+        raise CheckpointError(f"{self._path}: no valid checkpoint from which the log goes on, entry {begin:,}")
+
+    def _entries(self, first: int) -> Iterator[tuple[int, Added, Any]]:
         for number, form, held in read_log(self._path, first):
             if number >= self._end:
                 return
@@ -92,7 +124,7 @@ def _named(name: str) -> Iterator[None]:
     try:
         yield
     except CgqlError as error:  # it was accepted before: a pattern of another package is not there any more
-        raise InputError(f"{name}: {error}") from None
+        raise CheckpointError(f"{name}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, InputError) as error:
         raise CheckpointError(f"{name}: is damaged ({error})") from None
 
@@ -178,11 +210,12 @@ def verify(state: str | Path) -> list[dict[str, Any]]:
             try:
                 at = replay_until(path, engine, at, saved.entry)
             except CheckpointError:
-                if found:
+                if at >= durable.first_entry(path):
                     raise
                 result, engine = "first" if held is not None else result, None
         if engine is not None and held is not None and durable.checksum(engine.saved()) != saved.sha256:
-            result = "differs from the log"
+            # Of instances that a query has compared, some may be gone.
+            result = "first" if any(one.by_instances for one in engine.replicas) else "differs from the log"
         if held is not None:
             engine, at = Engine(options), saved.entry
             engine.install(held, str(saved.path))

@@ -183,7 +183,7 @@ class State:
         moments : array, optional
             Their event times, which are those of the records if none of them is late.
         """
-        self._fit()
+        self.fit()
         of_updates = np.repeat(np.arange(len(records)), np.diff(records.firsts))
         keys, watches = self._encoder.edges.columns, self._watches
         most = 2 * len(of_updates) + len(records.names) + 16
@@ -242,7 +242,7 @@ class State:
         """
         self.vertices, self.edges = vertices, edges
         self._watched = self.vertices.watch(0), self.edges.watch(0)
-        self._fit()
+        self.fit()
         found, done, space = [Flips.empty(0)], 0, _SPACE
         while done < len(self.graph.vertices) + len(self.graph.edges.alive):
             flips, begin = Flips.empty(space), done
@@ -251,7 +251,7 @@ class State:
             space = 2 * space if done == begin else _SPACE
         return Flips._make(np.concatenate(columns) for columns in zip(*found, strict=True))
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
         """Make space for all labels and names."""
         vertices, edges = self._encoder.vertices.capacity, self._encoder.edges.capacity
         names = len(self._encoder.names)

@@ -16,7 +16,7 @@ from goffish.errors import InputError
 from goffish.gofs.times import moments
 from goffish.streaming.graphs.patterns import Found, Numbers, Pattern
 from goffish.streaming.graphs.records import Encoder
-from goffish.streaming.graphs.views import LATE
+from goffish.streaming.graphs.views import BEGINNING, INSTANCE, LATE
 
 
 class Stamps(NamedTuple):
@@ -100,6 +100,8 @@ class Topic:
         self.needed: int | None = None
         #: Whether events say if they follow from a late record.
         self.flags_late = False
+        #: Whether events say if they follow from the difference of two instances.
+        self.shows_resolution = False
         #: Whether events are passed on as tables when they are published.
         self.is_heard = False
         #: Why and when the query ended.
@@ -212,11 +214,12 @@ class Topic:
         sizes = np.array([len(one.keys) if isinstance(one, Events) else 0 for one in self.kept], np.int64)
         events = Events.joined(self.events_kept) if sizes.any() else None
         notices = [one for one in self.kept if isinstance(one, Notice)]
-        return events, sizes, notices, self.first, self.count, self.closed
+        return events, sizes, notices, self.first, self.count, self.closed, self.shows_resolution
 
     def install(self, saved: tuple[Any, ...]) -> None:
         """Take the place of another topic of the same query."""
-        events, sizes, notices, self.first, self.count, self.closed = saved
+        events, sizes, notices, self.first, self.count, self.closed, *shown = saved
+        self.shows_resolution = any(shown)
         ends = np.cumsum(sizes).tolist()
         for end, size in zip(ends, sizes.tolist(), strict=True):
             self.kept.append(events.take(slice(end - size, end)) if size else notices.pop(0))
@@ -236,14 +239,18 @@ class Topic:
         } | self._pattern.shown(self._encoder, events.keys, events.values)
         columns |= {
             "released": pa.array(moments(events.released.times), pa.timestamp("us", "UTC")),
-            "initial": pa.array(events.initial), **self._late(events.stamps.phases == LATE),
+            "initial": pa.array(events.initial), **self._flags(events.stamps.phases),
             "reason": pa.nulls(size, pa.string()),
             "event_id": pa.array(self._ids(events, columns["status"].to_pylist()), pa.string()),
         }  # fmt: skip
         return pa.table(columns)
 
-    def _late(self, late: NDArray[np.bool_]) -> dict[str, pa.Array]:
-        return {"late": pa.array(late)} if self.flags_late else {}
+    def _flags(self, phases: Numbers) -> dict[str, pa.Array]:
+        found = {"late": pa.array(phases == LATE)} if self.flags_late else {}
+        if self.shows_resolution:
+            texts = np.where((phases == INSTANCE) | (phases == BEGINNING), "instance", "record")
+            found["resolution"] = pa.array(texts.tolist(), pa.string())
+        return found
 
     def _ids(self, events: Events, statuses: list[str]) -> list[str]:
         """Return an id for each event, which is the same after a replay."""
@@ -257,7 +264,7 @@ class Topic:
         return pa.table({
             "offset": pa.array([offset]), "time": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
             "status": [status], "released": pa.array(moments(stamps.times), pa.timestamp("us", "UTC")),
-            "initial": [False], **self._late(np.zeros(1, np.bool_)),
+            "initial": [False], **self._flags(stamps.phases),
             "reason": [reason], "event_id": [_id(self.name, time, phase, asn, status, reason)],
         })  # fmt: skip
 

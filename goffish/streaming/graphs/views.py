@@ -32,8 +32,8 @@ from goffish.streaming.graphs.updates import (
 )
 from goffish.streaming.key_table import longer
 
-#: What happens at a time, in this order: ends of queries, expirations, beginnings, records, and late ones.
-END, EXPIRATION, BEGINNING, RECORD, LATE = 1, 2, 3, 4, 5
+#: What happens at a time, in this order: ends of queries, expirations, beginnings, records, late ones, and instances.
+END, EXPIRATION, BEGINNING, RECORD, LATE, INSTANCE = 1, 2, 3, 4, 5, 6
 #: Changes of attributes of vertices and edges: set, removed, and removed with the element.
 _OPS_OF_VALUES = (SET_VERTEX, UNSET_VERTEX, REMOVE_VERTEX), (SET_EDGE, UNSET_EDGE, REMOVE_EDGE)
 #: Largest kind of a change.
@@ -52,12 +52,15 @@ class Ticks(NamedTuple):
         Time up to which all records are applied.
     late : bool array, optional
         Those that are late.
+    instance : int, optional
+        Time of all changes, as the records between two times are not known.
     """
 
     times: Numbers
     asn: int
     until: int
     late: NDArray[np.bool_] | None = None
+    instance: int | None = None
 
 
 class Batch(NamedTuple):
@@ -79,6 +82,8 @@ class Batch(NamedTuple):
         Of the graph.
     late : bool array, optional
         Records that are late.
+    instance : int, optional
+        Time of all changes, as the records between two times are not known.
     """
 
     flips: Flips
@@ -88,12 +93,18 @@ class Batch(NamedTuple):
     places: Numbers
     changes: Changes
     late: NDArray[np.bool_] | None = None
+    instance: int | None = None
 
     @classmethod
     def of(cls, changes: Changes, flips: Flips, ticks: Ticks) -> Batch:
         """Order flips by predicate."""
         places = np.argsort(flips.programs, kind="stable")
-        return cls(flips.take(places), ticks.times, ticks.asn, ticks.until, places, changes, ticks.late)
+        return cls(flips.take(places), ticks.times, ticks.asn, ticks.until, places, changes, *ticks[3:])
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Phase and number of the last record."""
+        return RECORD if self.instance is None else INSTANCE, self.asn + len(self.times) - 1
 
     def phases(self, records: Numbers) -> Numbers:
         """Return the phases of some records."""
@@ -313,7 +324,12 @@ class View:
 
     def see(self, batch: Batch, state: State, moves: Mapping[str, Moves]) -> Deltas:
         """Return what it sees of changes, until the time of the batch."""
-        return self._see(batch, state, moves, self._changed_values)
+        deltas = self._see(batch, state, moves, self._changed_values)
+        if batch.instance is None:
+            return deltas
+        self.expirations = self.expirations[:0]  # these were not seen one by one either
+        stamps = np.full((3, len(deltas.kinds)), [[batch.instance], [INSTANCE], [batch.asn]])
+        return deltas._replace(times=stamps[0], phases=stamps[1], asns=stamps[2])
 
     def _see(
         self, batch: Batch, state: State, moves: Mapping[str, Moves], values: Callable[[Batch, State], _Values]

@@ -72,7 +72,7 @@ PATTERNS = {
     "Match": Arguments(("vertex", "edge")),
 }
 #: Columns of all events, and of those of motifs.
-COLUMNS = ("offset", "time", "status", "released", "initial", "late", "reason", "event_id", "edges")
+COLUMNS = ("offset", "time", "status", "released", "initial", "late", "resolution", "reason", "event_id", "edges")
 #: Options, and what they are.
 _OPTIONS = {
     "initial": "true or false", "clock": "event or wall", "tz": "a text", "track": "a span such as 24h",
