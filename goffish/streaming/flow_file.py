@@ -20,9 +20,11 @@ from goffish.streaming.gofs_source import read_gofs
 from goffish.streaming.grpc_source import receive_grpc
 from goffish.streaming.http_source import receive_http
 from goffish.streaming.kafka import SERVERS, Format, Start, read_kafka, write_kafka
+from goffish.streaming.reservoir import write_reservoir
 from goffish.streaming.sinks import Sink, print_values, write_csv, write_json_lines, write_parquet
 from goffish.streaming.sources import Source, generate, read_csv, read_json_lines, read_parquet
 from goffish.streaming.topology import Alternate, Key
+from goffish.streaming.webhook import post_json_lines
 from goffish.streaming.windows import Window, session, sliding, tumbling
 
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
@@ -84,6 +86,24 @@ class DeltaTarget(Definition):
     storage_options: dict[str, str] | None = None
 
 
+class PostTarget(Definition):
+    """Arguments of `post_json_lines`."""
+
+    url: str
+    secret: str | None = None
+    timeout: Time | None = None
+    patience: Time | None = None
+
+
+class ReservoirTarget(Definition):
+    """Arguments of `write_reservoir`."""
+
+    path: str
+    pool: str
+    time: str | None = None
+    id: str | None = None
+
+
 class Read(Definition):
     """What a source reads: `source` is a source in a module; the others are the functions that read it."""
 
@@ -123,13 +143,15 @@ class Read(Definition):
 class Write(Definition):
     """What a sink writes: `sink` is a sink in a module, and `result` is the result of a job of the service."""
 
-    kinds: ClassVar = ("parquet", "json_lines", "csv", "delta", "kafka", "print", "sink", "result")
+    kinds: ClassVar = ("parquet", "json_lines", "csv", "delta", "kafka", "post", "reservoir", "print", "sink", "result")
 
     parquet: str | None = None
     json_lines: str | None = None
     csv: str | None = None
     kafka: str | None = None
     delta: DeltaTarget | None = None
+    post: PostTarget | None = None
+    reservoir: ReservoirTarget | None = None
     print: Literal[True] | None = None
     sink: Function | None = None
     result: Literal[True] | None = None
@@ -593,6 +615,10 @@ class _Builder:
             return write_kafka(write.kafka, write.servers, key=write.key, format=write.format, options=write.options)
         if write.delta is not None:
             return write_delta(**write.delta.model_dump(exclude_none=True))
+        if write.post is not None:
+            return post_json_lines(**write.post.model_dump(exclude_none=True))
+        if write.reservoir is not None:
+            return write_reservoir(**write.reservoir.model_dump(exclude_none=True))
         return print_values() if write.csv is None else write_csv(write.csv)
 
     def _accepted(self, check: Callable[[_Given], _Given], given: _Given, field: str) -> _Given:

@@ -265,7 +265,18 @@ operators:
 """
     (tmp_path / "ends.yaml").write_text(described)
     assert stream.read_flow(tmp_path / "ends.yaml").run().records == 3
+    webhook = 'post: {url: "https://alerts.example.org/a", secret: "0123456789abcdef", timeout: 5s}'
+    reservoir = f'reservoir: {{path: "{tmp_path}/seen.reservoir", pool: orders, time: at, id: order}}'
+    for text, sink in (
+        (webhook, stream.post_json_lines("https://alerts.example.org/a", secret="0123456789abcdef", timeout=5)),
+        (reservoir, stream.write_reservoir(f"{tmp_path}/seen.reservoir", "orders", time="at", id="order")),
+    ):
+        (tmp_path / "ends.yaml").write_text(described.replace('sink: "ends:out"', text))
+        assert stream.read_flow(tmp_path / "ends.yaml").check().operators[1].options.sink == sink
     for old, new, message in (
+        ('sink: "ends:out"', 'post: {url: "http://a.example.org/"}', r"a.example.org/: http is only accepted for loop"),
+        ('sink: "ends:out"', 'post: {url: "https://a.org/", secret: short}', r"secret"),
+        ('sink: "ends:out"', "reservoir: {path: made}", r"operators\[1\].write.reservoir.pool: is missing"),
         ("ends:numbers", "ends:out", r"operators\[0\].read.source = 'ends:out': FolderSink is not a source"),
         ("ends:out", "ends:none", r"operators\[1\].write.sink = 'ends:none': cannot be imported"),
         ('sink: "ends:out"', "result: true", r"operators\[1\].write: result: only jobs of the service have one"),
