@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.definitions import duration_s
@@ -17,12 +16,14 @@ from goffish.errors import InputError
 Times = NDArray[np.int64]
 Duration = str | float | timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NOT_FINITE = (
-    "the event time is not finite, or too large; accepted are timestamps, ISO 8601 texts and seconds since 1970"
-)
 _MICROSECOND = timedelta(microseconds=1)
-#: Seconds that microseconds of 63 bits can hold.
-_MOST_S = (1 << 62) // 1_000_000
+#: What is accepted as the time of an event, for messages.
+ACCEPTED = "accepted are timestamps, ISO 8601 texts and seconds since 1970, of the years 1 to 9999"
+#: First and last time that is accepted: those that `datetime` has.
+LEAST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+MOST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+#: Microseconds of the units of Arrow.
+_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def event_times(values: Sequence[Any] | pa.Array) -> Times:
@@ -33,51 +34,89 @@ def event_times(values: Sequence[Any] | pa.Array) -> Times:
     InputError, TypeError, ValueError
         A value is no time.
     """
-    if isinstance(values, pa.Array):
-        if values.null_count:
-            raise InputError("the event time is null; accepted are timestamps, ISO 8601 texts and seconds since 1970")
-        if pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
-            times: Times = values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64()).to_numpy()
-            return times
-        if pa.types.is_integer(values.type):
-            if len(values) and not max(map(abs, pc.min_max(values).as_py().values())) < _MOST_S:
-                raise InputError(_NOT_FINITE)
-            return np.asarray(values.to_numpy(), np.int64) * 1_000_000
-        if pa.types.is_floating(values.type):
-            return _rounded(values.to_numpy())
-        values = values.to_pylist()
-    return np.fromiter(map(event_time, values), np.int64, len(values))
+    if not isinstance(values, pa.Array):
+        return np.fromiter(map(event_time, values), np.int64, len(values))
+    times, accepted = read_times(values)
+    if not accepted.all():
+        row = int(np.argmin(accepted))
+        raise InputError(f"row {row}: the event time is {shown(values[row])}; {ACCEPTED}")
+    return times
+
+
+def read_times(column: pa.Array, *, exact: bool = False) -> tuple[Times, NDArray[np.bool_]]:
+    """Return the event times of a column, and which of its values are accepted as such; others are 0.
+
+    Nanoseconds are cut off, or not accepted if times are to be `exact`.
+
+    Raises
+    ------
+    InputError
+        The column has a type whose values are no times.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    size = len(column)
+    if pa.types.is_null(kind):
+        return np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    given = np.asarray(column.is_valid())
+    if pa.types.is_floating(kind):
+        micros = np.round(column.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False) * 1e6)
+        given = given & (micros >= LEAST) & (micros <= MOST)  # not of NaN
+        return np.where(given, micros, 0).astype(np.int64), given
+    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        if pa.types.is_date(kind):
+            column = column.cast(pa.timestamp("s"))
+        numbers = column if pa.types.is_integer(kind) else column.cast(pa.int64())
+        found = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+        unit = getattr(column.type, "unit", "s")
+        if unit == "ns":
+            given = given & (found % 1000 == 0) if exact else given
+            return np.where(given, found // 1000, 0), given
+        factor = _UNITS[unit]
+        given = given & (found >= -(-LEAST // factor)) & (found <= MOST // factor)
+        return np.where(given, found, 0).astype(np.int64) * factor, given
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        raise InputError(f"the event time is {kind}; {ACCEPTED}")
+    times = np.zeros(size, np.int64)
+    for at, value in enumerate(column.to_pylist()):
+        try:
+            times[at] = event_time(value)
+        except (InputError, ValueError):
+            given[at] = False
+    return times, given
 
 
 def event_time(value: Any) -> int:
     """Return the event time of one value; see `event_times`."""
+    micros: float | None = None
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
+    if isinstance(value, np.integer | np.floating):
+        value = int(value) if isinstance(value, np.integer) else float(value)
     if isinstance(value, datetime):
-        return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not abs(value) < _MOST_S:
-            raise InputError(_NOT_FINITE)
-        return value * 1_000_000
-    if isinstance(value, float | np.floating):
-        if not abs(micros := float(value) * 1e6) < float(1 << 62):
-            raise InputError(_NOT_FINITE)
-        return round(micros)
-    if isinstance(value, np.integer):
-        return event_time(int(value))
-    raise InputError(f"event time {value!r:.60}: accepted are timestamps, ISO 8601 texts and seconds since 1970")
+        micros = ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    elif isinstance(value, int) and not isinstance(value, bool):
+        micros = value * 1_000_000
+    elif isinstance(value, float):
+        micros = value * 1e6
+    if micros is None or not LEAST <= micros <= MOST:  # nor NaN, as of missing timestamps of pandas
+        raise InputError(f"event time {value!r:.60}: {ACCEPTED}")
+    return round(micros)
+
+
+def shown(value: pa.Scalar) -> str:
+    """Return a value for a message, also a timestamp that Python does not have."""
+    try:
+        return f"{value.as_py()!r:.60}"
+    except (ValueError, OverflowError):
+        return f"{value.cast(pa.int64()).as_py()} {value.type}"
 
 
 def moments(times: Times) -> list[datetime]:
     """Return event times as timestamps in UTC."""
     return [_EPOCH + timedelta(microseconds=time) for time in times.tolist()]
-
-
-def _rounded(seconds: NDArray[np.float64]) -> Times:
-    micros = np.round(np.asarray(seconds, np.float64) * 1e6)
-    if not np.all(np.abs(micros) < float(1 << 62)):
-        raise InputError(_NOT_FINITE)
-    return micros.astype(np.int64)
 
 
 def microseconds(value: Duration, what: str, *, zero: bool = False) -> int:

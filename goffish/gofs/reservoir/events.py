@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.gofs.reservoir.index import Bucket, decoded, in_range
-from goffish.gofs.times import event_time, event_times
+from goffish.gofs.times import ACCEPTED, event_time, read_times, shown
 from goffish.graph.columns import as_table
 
 TIME = pa.timestamp("us", "UTC")
@@ -22,8 +22,6 @@ TIME = pa.timestamp("us", "UTC")
 ADDED = ("pool", "hops")
 #: Columns by which an event is identified.
 KEY = ("t", "id")
-_LEAST, _MOST = event_time("0001-01-01T00:00:00Z"), event_time("9999-12-31T23:59:59Z")
-_ACCEPTED = "accepted are timestamps, ISO 8601 texts and seconds since 1970, of the years 1 to 9999"
 
 
 def table_of(given: Any, where: str) -> pa.Table:
@@ -134,14 +132,12 @@ def times_of(table: pa.Table, name: str, where: str) -> pa.Array:
     """Return a column of times as it is stored."""
     column = _needed(table, name, where)
     try:
-        times = event_times(column)
+        times, accepted = read_times(column, exact=True)
     except InputError as error:
         raise InputError(f"{where}: {name}: {error}") from None
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{where}: {name}: {' '.join(str(error).split()):.120}; {_ACCEPTED}") from None
-    bad = np.flatnonzero((times < _LEAST) | (times > _MOST))
-    if len(bad):
-        raise InputError(f"{where}: row {bad[0]}: {name} is {column[int(bad[0])].as_py()!r}; {_ACCEPTED}")
+    if not accepted.all():
+        row = int(np.argmin(accepted))
+        raise InputError(f"{where}: row {row}: {name} is {shown(column[row])}; {ACCEPTED}, to the microsecond")
     return pa.array(times).cast(TIME)
 
 
@@ -177,7 +173,7 @@ def moment(value: Any, what: str) -> int | None:
     try:
         found = event_time(value)
     except (InputError, ValueError, OverflowError, TypeError):
-        raise InputError(f"{what} = {value!r:.60}: {_ACCEPTED}") from None
+        raise InputError(f"{what} = {value!r:.60}: {ACCEPTED}") from None
     return found
 
 

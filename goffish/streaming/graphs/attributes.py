@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +13,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.gofs.times import event_times, moments
-from goffish.streaming.graphs.updates import BOOLEAN, FLOAT, INTEGER, LIST, NONE, TEXT, TIME
-from goffish.streaming.hashing import distinct_key
+from goffish.gofs.times import event_time, moments, read_times
+from goffish.streaming.graphs.updates import BOOLEAN, FLOAT, INTEGER, LIST, NONE, REFUSED, TEXT, TIME
 from goffish.streaming.key_table import KeyTable, longer
 
 Kinds = NDArray[np.int8]
 Bits = NDArray[np.int64]
-_ACCEPTED = "accepted are integers up to 64 bits, finite floats, booleans, texts, timestamps, and lists of one of these"
+ACCEPTED_VALUES = (
+    "accepted are integers up to 64 bits, finite floats, booleans, texts, timestamps, and lists of one of these"
+)
 
 
 class Lists(NamedTuple):
@@ -44,77 +47,86 @@ class Values:
         self._of_lists: list[list[Any]] = []
         self._firsts, self._kinds, self._bits = np.zeros(16, np.int64), np.zeros(64, np.int8), np.zeros(64, np.int64)
 
-    def encode(self, column: pa.Array | Sequence[Any]) -> tuple[Kinds, Bits]:
-        """Return kinds and bits of a column, with `NONE` where a value is missing.
+    def encode(self, column: pa.Array) -> tuple[Kinds, Bits]:
+        """Return kinds and bits of a column whose type `check_type` accepts.
 
-        Raises
-        ------
-        InputError
-            A value has a type that is not accepted.
+        They are `NONE` where a value is missing, and `REFUSED` where it is not accepted.
         """
-        if not isinstance(column, pa.Array):
-            return self._encode_objects(column)
         kinds, bits = np.full(len(column), NONE, np.int8), np.zeros(len(column), np.int64)
-        valid = np.asarray(column.is_valid())
-        if not valid.any():
+        if pa.types.is_dictionary(column.type):
+            of_entries = self.encode(column.dictionary)
+            given = np.asarray(column.indices.is_valid())
+            places = column.indices.drop_null().to_numpy(zero_copy_only=False)
+            kinds[given], bits[given] = (one[places] for one in of_entries)
             return kinds, bits
-        kind, found = self._encode_known(column.drop_null())
-        kinds[valid], bits[valid] = kind, found
+        given = np.asarray(column.is_valid())
+        if given.any():
+            kinds[given], bits[given] = self._encode_known(column.drop_null())
         return kinds, bits
 
     def _encode_known(self, column: pa.Array) -> tuple[Kinds | int, Bits]:
         """Encode an Arrow array without missing values."""
-        if pa.types.is_dictionary(column.type):
-            kinds, bits = self.encode(column.dictionary)
-            places = column.indices.to_numpy(zero_copy_only=False)
-            return kinds[places], bits[places]
-        if pa.types.is_integer(column.type) and column.type != pa.uint64():
-            return INTEGER, column.cast(pa.int64()).to_numpy()
-        if pa.types.is_floating(column.type):
-            numbers = column.cast(pa.float64()).to_numpy()
-            if not np.isfinite(numbers).all():
-                raise InputError(f"value {numbers[~np.isfinite(numbers)][0]}: must be finite")
-            return FLOAT, (numbers + 0.0).view(np.int64)  # -0.0 equals 0.0
-        if pa.types.is_boolean(column.type):
+        kind = column.type
+        if pa.types.is_integer(kind):
+            integers = column.to_numpy().astype(np.int64)
+            return np.where(integers < 0, REFUSED, INTEGER) if kind == pa.uint64() else INTEGER, integers
+        if pa.types.is_floating(kind):
+            floats = column.cast(pa.float64()).to_numpy() + 0.0  # -0.0 equals 0.0
+            return np.where(np.isfinite(floats), FLOAT, REFUSED), floats.view(np.int64)
+        if pa.types.is_boolean(kind):
             return BOOLEAN, column.cast(pa.int64()).to_numpy()
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return TEXT, self.texts.slots(column)
-        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            return TIME, event_times(column)
-        return self._encode_objects(column.to_pylist())
-
-    def _encode_objects(self, values: Sequence[Any]) -> tuple[Kinds, Bits]:
-        encoded = [self.encode_one(value) for value in values]
-        return np.array([one[0] for one in encoded], np.int8), np.array([one[1] for one in encoded], np.int64)
+        if is_text(kind):
+            return TEXT, self.texts.slots(column.cast(pa.large_string()))
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            times, accepted = read_times(column)
+            return np.where(accepted, TIME, REFUSED), times
+        kinds, bits = np.full(len(column), REFUSED, np.int8), np.zeros(len(column), np.int64)
+        for at, value in enumerate(column):
+            with suppress(InputError, ValueError, OverflowError):
+                kinds[at], bits[at] = self.encode_one(value.as_py())
+        return kinds, bits
 
     def encode_one(self, value: Any) -> tuple[int, int]:
-        """Return kind and bits of one value."""
-        kind = type(value)
+        """Return kind and bits of one value.
+
+        Raises
+        ------
+        InputError
+            It is not accepted.
+        """
         if value is None:
             return NONE, 0
-        if kind is bool or kind is np.bool_:
+        if isinstance(value, list | tuple):
+            return LIST, self._encode_list(list(value))
+        kind, bits = self._encode_single(value)
+        return kind, int(self.texts.slots([bits])[0]) if kind == TEXT else bits
+
+    def _encode_single(self, value: Any) -> tuple[int, Any]:
+        """Return kind and bits of one value that is no list; those of a text are the text."""
+        if isinstance(value, bool | np.bool_):
             return BOOLEAN, int(value)
         if isinstance(value, int | np.integer) and -(1 << 63) <= value < 1 << 63:
             return INTEGER, int(value)
-        if isinstance(value, float | np.floating):
-            return FLOAT, int(self._encode_known(pa.array([float(value)]))[1][0])
+        if isinstance(value, float | np.floating) and math.isfinite(value):
+            return FLOAT, int(np.float64(value + 0.0).view(np.int64))
         if isinstance(value, str):
             value.encode()  # raises for half of a surrogate pair
-            return TEXT, int(self.texts.slots([value])[0])
+            return TEXT, str(value)
         if isinstance(value, datetime.datetime):
-            return TIME, int(event_times([value])[0])
-        if isinstance(value, list | tuple):
-            return LIST, self._encode_list(list(value))
-        raise InputError(f"value {value!r:.60}: {_ACCEPTED}")
+            return TIME, event_time(value)
+        raise InputError(f"value {value!r:.60}: {ACCEPTED_VALUES}")
 
     def _encode_list(self, values: list[Any]) -> int:
-        if len({self.encode_one(value)[0] for value in values} - {LIST, NONE}) != 1 or None in values:
-            raise InputError(f"value {values!r:.60}: {_ACCEPTED}")
-        key = distinct_key(tuple(values))
+        if any(isinstance(value, list | tuple) for value in values):
+            raise InputError(f"value: a list in a list; {ACCEPTED_VALUES}")
+        singles = [self._encode_single(value) for value in values]
+        if len({kind for kind, _ in singles}) != 1:
+            raise InputError(f"value {values!r:.60}: {ACCEPTED_VALUES}")
+        key = tuple(singles)
         number = self._lists.setdefault(key, len(self._lists))
         if number == len(self._of_lists):
-            self._of_lists.append(values)
-            kinds, bits = zip(*map(self.encode_one, values), strict=True)
+            kinds, bits = (np.array(one) for one in zip(*map(self.encode_one, values), strict=True))
+            self._of_lists.append(self._column(int(kinds[0]), bits).to_pylist())
             begin = int(self._firsts[number])
             end = begin + len(values)
             if number + 2 > len(self._firsts):
@@ -174,3 +186,38 @@ class Values:
             LIST: lambda: pa.array([self._of_lists[number] for number in bits.tolist()]),
         }
         return columns[kind]()
+
+
+def check_type(kind: pa.DataType) -> None:
+    """Check that columns of a type can have values that are accepted.
+
+    Raises
+    ------
+    InputError
+        They cannot.
+    """
+    if pa.types.is_dictionary(kind):
+        return check_type(kind.value_type)
+    simple = (
+        pa.types.is_null, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_timestamp,
+        pa.types.is_date, is_text,
+    )  # fmt: skip
+    if not any(one(kind) for one in simple) and not (is_list(kind) and not is_list(kind.value_type)):
+        raise InputError(f"is {kind}; {ACCEPTED_VALUES}")
+    return None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column has texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a column has lists."""
+    return any(
+        one(kind)
+        for one in (
+            pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+            pa.types.is_large_list_view,
+        )
+    )  # fmt: skip

@@ -34,6 +34,7 @@ from goffish.streaming.graphs.programs.placement import Partitioner
 from goffish.streaming.graphs.programs.program import LiveProgram
 from goffish.streaming.graphs.programs.run import ProgramRun, Settings
 from goffish.streaming.graphs.queries import Query
+from goffish.streaming.graphs.records import row_of
 from goffish.streaming.graphs.recovery import History, recovered, replay, restored
 from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.graphs.updates import LATE
@@ -197,7 +198,8 @@ class LiveGraph:
         Raises
         ------
         InputError
-            A table lacks a column, or the file cannot be read.
+            A table lacks a column or has one of a type that is not accepted, or the file cannot be read. Records with
+            values that are not accepted are rejected one by one.
         JobError
             An earlier call was interrupted while records were applied.
 
@@ -234,7 +236,7 @@ class LiveGraph:
         reported = released.late[:0] if LATE[self._options.late] == "drop" else released.late
         late = [(place, reason) for place in found.places[reported]]
         for place, error in found.rejected + late:
-            self._on_error(part.slice(place, 1).to_pylist()[0] if is_table else part[place], error)
+            self._on_error(row_of(part, place) if is_table else part[place], error)
         self._engine.deliver()
         if self._folder is not None and self._folder.policy.is_due(time.monotonic()):
             self.checkpoint()

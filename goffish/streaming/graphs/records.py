@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.gofs.times import event_time, event_times
-from goffish.streaming.graphs.attributes import Bits, Kinds, Values
+from goffish.gofs.times import ACCEPTED, event_time, read_times, shown
+from goffish.streaming.graphs.attributes import ACCEPTED_VALUES, Bits, Kinds, Values, check_type, is_list, is_text
 from goffish.streaming.graphs.updates import (
     ADD_EDGE,
     ADD_VERTEX,
@@ -24,6 +24,7 @@ from goffish.streaming.graphs.updates import (
     NONE,
     OF_EDGES,
     OPS,
+    REFUSED,
     SET_EDGE,
     SET_VERTEX,
     UNSET_EDGE,
@@ -32,6 +33,10 @@ from goffish.streaming.graphs.updates import (
 from goffish.streaming.key_table import KeyTable
 
 _FIELDS = {"t", "op", "stream", "seq", "id", "src", "dst", "names"}
+_MOST_SEQS = 1 << 62
+_SEQS = "accepted are integers from 0 to 2^62 - 1"
+_NAMES = "accepted are texts, and only for -av and -ae"
+_LABELS = "accepted are texts and integers up to 64 bits"
 Numbers = NDArray[np.int64]
 
 
@@ -134,6 +139,7 @@ class Encoder:
         name = "" if name is None else name
         if not isinstance(name, str):
             raise InputError(f"stream {name!r:.60}: must be a text")
+        name.encode()  # raises for half of a surrogate pair
         if name not in self.streams and len(self.streams) >= self._most_streams:
             raise InputError(f"stream {name!r:.60}: accepted are at most {self._most_streams:,} streams")
         return self.streams.setdefault(name, len(self.streams))
@@ -150,6 +156,13 @@ class Encoder:
             raise InputError(f"attribute {name!r:.60}: accepted are at most {self._most_names:,} names")
         return self.names.setdefault(name, len(self.names))
 
+    def _removed(self, name: str) -> int:
+        """Return the number of the name of an attribute that is removed, which records of earlier times may yet set.
+
+        It is -1 if there are so many names that no record can set it.
+        """
+        return self.name(name) if name in self.names or len(self.names) < self._most_names else -1
+
     def rows(self, records: Iterable[Any]) -> Encoded:
         """Encode mappings; see `LiveGraph.feed`."""
         rejected: list[tuple[int, str]] = []
@@ -158,7 +171,7 @@ class Encoder:
         for place, record in enumerate(records):
             try:
                 head, found = self._record(record)
-            except (InputError, TypeError, ValueError) as error:
+            except (InputError, TypeError, ValueError, OverflowError, RecursionError) as error:
                 rejected.append((place, str(error)))
                 continue
             heads.append(head)
@@ -184,8 +197,10 @@ class Encoder:
         if "t" not in record:
             raise InputError("field t: missing; give the event time")
         seq = record.get("seq")
-        if seq is not None and not (type(seq) is int and 0 <= seq < 1 << 62):
-            raise InputError(f"field seq = {seq!r:.60}: must be an integer of at least 0")
+        if isinstance(seq, np.integer):
+            seq = int(seq)
+        if seq is not None and not (type(seq) is int and 0 <= seq < _MOST_SEQS):
+            raise InputError(f"field seq = {seq!r:.60}: {_SEQS}")
         if record.get("op") == "txn":
             updates = record.get("updates")
             if not isinstance(updates, Sequence) or isinstance(updates, str) or not updates:
@@ -205,7 +220,8 @@ class Encoder:
     def _update(self, op: int, id: Any, src: Any, dst: Any, attributes: list[tuple[str, Any]]) -> tuple[Any, Any]:
         edge = OF_EDGES[op]
         if op in (UNSET_VERTEX, UNSET_EDGE):
-            given = [(self.names[name], NONE, 0) for name, _ in sorted(attributes) if name in self.names]
+            removed = [self._removed(name) for name, _ in sorted(attributes)]
+            given = [(number, NONE, 0) for number in removed if number >= 0]
         else:
             given = [(self.name(name), *self.values.encode_one(value)) for name, value in sorted(attributes)]
         ends = [-1 if end is None else self._slot(self.vertices, end) for end in (src, dst)] if edge else [-1, -1]
@@ -222,77 +238,74 @@ class Encoder:
         Raises
         ------
         InputError
-            A column is missing, or has another type.
+            A column is missing, occurs twice, is damaged, or has a type that is not accepted. Nothing is encoded then.
         """
-        table = table.combine_chunks().unify_dictionaries()
-        columns = {name: _array(table[name]) for name in table.column_names}
-        for name in ("t", "op"):
-            if name not in columns:
-                raise InputError(f"column {name}: missing")
+        columns = _columns_of(table)
         size = len(table)
-        codes = pc.index_in(columns["op"].cast(pa.string()), pa.array(OPS))
-        ops = codes.fill_null(len(OPS)).to_numpy().astype(np.int8)
+        wrong = _Wrong(size)
+        ops = pc.index_in(_texts(columns["op"], "op"), pa.array(OPS)).fill_null(len(OPS)).to_numpy().astype(np.int8)
+        wrong.add(ops == len(OPS), f"column op: missing, or not accepted; accepted are {', '.join(OPS)}")
         edge = OF_EDGES[ops]
-        vertex = ~edge & (ops < HEARTBEAT)
-        ids = columns.get("id", pa.nulls(size))
-        ends = [_labels(columns.get(name, pa.nulls(size)), name) for name in ("src", "dst")]
-        have = np.asarray(ids.is_valid())
-        both = np.asarray(ends[0].is_valid()) & np.asarray(ends[1].is_valid())
-        bad = (ops == len(OPS)) | vertex & ~have | edge & ~(have | both) | (ops == ADD_EDGE) & ~both
-        times, seqs = self._heads(columns, size)
-        bad |= seqs < -1
-        error = "op, id, src, dst or seq: missing or not accepted"
-        rejected = [(at, error) for at in np.flatnonzero(bad).tolist()]
-        good = ~bad
-        elements = np.full(size, -1, np.int64)
-        self._fill(elements, self.vertices, _labels(ids, "id"), vertex & good)
-        derived = edge & ~have & good
-        if derived.any():
-            texts = _derived(ends[0], ends[1], columns.get("type", pa.nulls(size)))
-            self._fill(elements, self.edges, texts, derived)
-        self._fill(elements, self.edges, _labels(ids, "id"), edge & have & good)
-        slots = [np.full(size, -1, np.int64) for _ in ends]
-        for slot, column in zip(slots, ends, strict=True):
-            self._fill(slot, self.vertices, column, edge & np.asarray(column.is_valid()) & good)
-        streams = np.zeros(size, np.int64)
-        if "stream" in columns:
-            named = columns["stream"].cast(pa.string()).fill_null("").dictionary_encode()
-            numbers = np.array([self.stream(one) for one in named.dictionary.to_pylist()], np.int64)
-            streams = numbers[named.indices.to_numpy()]
-        elif size:
-            streams += self.stream("")
-        first_values, names, kinds, bits = self._attributes(columns, ops, size)
-        made = Records(
-            times,
-            streams,
-            seqs,
-            np.arange(size + 1),
-            ops,
-            elements,
-            slots[0],
-            slots[1],
-            first_values,
-            names,
-            kinds,
-            bits,
+        labels = {name: _labels(columns.get(name, pa.nulls(size)), name) for name in ("id", "src", "dst")}
+        ids, *ends = (label for label, _ in labels.values())
+        for name, (_, large) in labels.items():
+            wrong.add(large, f"column {name}: {_LABELS}")
+        have, *have_ends = (np.asarray(column.is_valid()) for column in (ids, *ends))
+        both = have_ends[0] & have_ends[1]
+        wrong.add(~edge & (ops < HEARTBEAT) & ~have, "column id: missing")
+        wrong.add(
+            edge & ~both & (~have | (ops == ADD_EDGE)), "columns src and dst: missing, or give an id to -e, +ae, -ae"
         )
+        times, seqs = self._heads(columns, size, wrong)
+        derived = edge & ~have
+        types = _types(columns.get("type", pa.nulls(size))) if derived.any() else None
+        streams = self._streams(columns, size, wrong)
+        values = self._attributes(columns, ops, wrong)
+        good = wrong.codes == 0
+        elements = np.full(size, -1, np.int64)
+        self._fill(elements, self.vertices, ids, ~edge & (ops < HEARTBEAT) & good)
+        if types is not None:
+            self._fill(elements, self.edges, _derived(ends[0], ends[1], types), derived & good)
+        self._fill(elements, self.edges, ids, edge & have & good)
+        slots = [np.full(size, -1, np.int64) for _ in ends]
+        for slot, column, given in zip(slots, ends, have_ends, strict=True):
+            self._fill(slot, self.vertices, column, edge & given & good)
+        made = Records(times, streams, seqs, np.arange(size + 1), ops, elements, slots[0], slots[1], *values)
         places = np.flatnonzero(good)
-        return Encoded(made.take(places) if rejected else made, places, rejected)
+        return Encoded(made if len(places) == size else made.take(places), places, wrong.listed())
 
     @staticmethod
-    def _heads(columns: Mapping[str, pa.Array], size: int) -> tuple[Numbers, Numbers]:
+    def _heads(columns: Mapping[str, pa.Array], size: int, wrong: _Wrong) -> tuple[Numbers, Numbers]:
         try:
-            times = event_times(columns["t"])
-        except (InputError, TypeError, ValueError, pa.ArrowInvalid) as error:
+            times, accepted = read_times(columns["t"])
+        except InputError as error:
             raise InputError(f"column t: {error}") from None
+        wrong.add(~accepted, f"column t: missing, or not accepted; {ACCEPTED}")
         seqs = np.full(size, -1, np.int64)
-        if "seq" in columns:
-            column = columns["seq"]
-            if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
+        column = columns.get("seq", pa.nulls(0))
+        if not pa.types.is_null(column.type):
+            if not pa.types.is_integer(column.type):
                 raise InputError(f"column seq: is {column.type}; accepted are integers")
-            seqs = np.asarray(column.cast(pa.int64()).fill_null(-1))
-            seqs = np.where(np.asarray(column.is_valid()) & (seqs < 0), -2, seqs)
+            given = np.asarray(column.is_valid())
+            numbers = column.fill_null(0).to_numpy()
+            refused = given & ((numbers < 0) | (numbers >= _MOST_SEQS))
+            wrong.add(refused, f"column seq: {_SEQS}")
+            seqs[given & ~refused] = numbers[given & ~refused]
         return times, seqs
+
+    def _streams(self, columns: Mapping[str, pa.Array], size: int, wrong: _Wrong) -> Numbers:
+        """Return the numbers of the streams of records that are accepted otherwise."""
+        if "stream" not in columns:
+            return np.full(size, self.stream("") if size else 0, np.int64)
+        named = _texts(columns["stream"], "stream").fill_null("").dictionary_encode()
+        numbers, places = np.zeros(len(named.dictionary), np.int64), named.indices.to_numpy()
+        for place in np.unique(places[wrong.codes == 0]).tolist():
+            try:
+                numbers[place] = self.stream(named.dictionary[place].as_py())
+            except InputError as error:
+                wrong.add(places == place, str(error))
+        found: Numbers = numbers[places]
+        return found
 
     @staticmethod
     def _fill(found: Numbers, keys: KeyTable, labels: pa.Array, rows: NDArray[np.bool_]) -> None:
@@ -301,36 +314,94 @@ class Encoder:
             found[rows] = keys.slots(labels if rows.all() else labels.filter(pa.array(rows)))
 
     def _attributes(
-        self, columns: Mapping[str, pa.Array], ops: NDArray[np.int8], size: int
+        self, columns: Mapping[str, pa.Array], ops: NDArray[np.int8], wrong: _Wrong
     ) -> tuple[Numbers, Numbers, Kinds, Bits]:
         """Return the attributes of all updates."""
         parts: list[tuple[Any, ...]] = []
         sets = (ops == ADD_VERTEX) | (ops == ADD_EDGE) | (ops == SET_VERTEX) | (ops == SET_EDGE)
+        removes = (ops == UNSET_VERTEX) | (ops == UNSET_EDGE)
         for name in sorted(columns.keys() - _FIELDS):
-            try:
-                kinds, bits = self.values.encode(columns[name])
-            except InputError as error:
-                raise InputError(f"column {name}: {error}") from None
-            rows = np.flatnonzero((kinds != NONE) & sets)
+            kinds, bits = self.values.encode(columns[name])
+            wrong.add(sets & (kinds == REFUSED), f"column {name}: {ACCEPTED_VALUES}")
+            rows = np.flatnonzero((kinds > NONE) & sets & (wrong.codes == 0))
             if len(rows):
-                parts.append((rows, np.full(len(rows), self.name(name)), kinds[rows], bits[rows]))
-        if "names" in columns and not pa.types.is_null(columns["names"].type):
-            column = columns["names"]
-            if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
-                raise InputError(f"column names: is {column.type}; accepted are lists of texts")
-            owners, texts = pc.list_parent_indices(column).to_numpy(), column.flatten().cast(pa.string())
-            order = np.lexsort((pc.rank(texts).to_numpy(), owners)) if len(texts) else np.zeros(0, np.intp)
-            removed = np.array([self.names.get(name, -1) for name in texts.to_pylist()], np.int64)
-            order = order[np.isin(ops[owners[order]], (UNSET_VERTEX, UNSET_EDGE)) & (removed[order] >= 0)]
+                try:
+                    parts.append((rows, np.full(len(rows), self.name(name)), kinds[rows], bits[rows]))
+                except InputError as error:
+                    wrong.add(_mask(rows, len(ops)), str(error))
+        names = columns.get("names", pa.nulls(0))
+        if not pa.types.is_null(names.type):
+            owners, texts = pc.list_parent_indices(names).to_numpy(), _texts(pc.list_flatten(names), "names")
+            nameless = np.asarray(texts.is_null())
+            wrong.add(
+                _mask(owners[nameless | ~removes[owners]], len(ops)),
+                f"column names: {_NAMES}",
+            )
+            order = np.flatnonzero(wrong.codes[owners] == 0)
+            order = order[np.lexsort((pc.rank(texts).to_numpy()[order], owners[order]))]
+            named = texts.take(pa.array(order)).dictionary_encode()
+            removed = np.array([self._removed(name) for name in named.dictionary.to_pylist()], np.int64)
+            removed = removed[named.indices.to_numpy()]
+            order, removed = order[removed >= 0], removed[removed >= 0]
             nothing = np.zeros(len(order), np.int64)
-            parts.append((owners[order], removed[order], nothing.astype(np.int8), nothing))
+            parts.append((owners[order], removed, nothing.astype(np.int8), nothing))
         if not parts:
             nothing = np.zeros(0, np.int64)
-            return np.zeros(size + 1, np.int64), nothing, nothing.astype(np.int8), nothing
-        owners, names, kinds, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
+            return np.zeros(len(ops) + 1, np.int64), nothing, nothing.astype(np.int8), nothing
+        owners, numbers, kinds, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(owners, kind="stable")
-        first_values = np.searchsorted(owners[order], np.arange(size + 1))
-        return first_values, names[order], kinds[order], bits[order]
+        first_values = np.searchsorted(owners[order], np.arange(len(ops) + 1))
+        return first_values, numbers[order], kinds[order], bits[order]
+
+
+class _Wrong:
+    """Rows that are not accepted, with the first reason of each."""
+
+    def __init__(self, size: int) -> None:
+        self.codes = np.zeros(size, np.int64)
+        self._reasons: list[str] = []
+
+    def add(self, rows: NDArray[np.bool_], reason: str) -> None:
+        """Refuse rows."""
+        if rows.any():
+            self._reasons.append(reason)
+            self.codes[rows & (self.codes == 0)] = len(self._reasons)
+
+    def listed(self) -> list[tuple[int, str]]:
+        """Return the rows and their reasons."""
+        return [(at, self._reasons[self.codes[at] - 1]) for at in np.flatnonzero(self.codes).tolist()]
+
+
+def _mask(rows: NDArray[np.intp], size: int) -> NDArray[np.bool_]:
+    found = np.zeros(size, np.bool_)
+    found[rows] = True
+    return found
+
+
+def _columns_of(table: pa.Table) -> dict[str, pa.Array]:
+    """Return the columns of a table after a look at their names and types."""
+    for name in ("t", "op"):
+        if name not in table.column_names:
+            raise InputError(f"column {name}: missing")
+    columns: dict[str, pa.Array] = {}
+    for name, column in zip(table.column_names, table.combine_chunks().unify_dictionaries().columns, strict=True):
+        if name in columns:
+            raise InputError(f"column {name}: occurs more than once")
+        columns[name] = array = _array(column)
+        try:
+            array.validate(full=True)  # texts that are not UTF-8
+        except pa.ArrowInvalid as error:
+            raise InputError(f"column {name}: is damaged ({' '.join(str(error).split()):.120})") from None
+        if name == "names" and not pa.types.is_null(array.type):
+            if not is_list(array.type):
+                raise InputError(f"column names: is {array.type}; accepted are lists of texts")
+            _texts(pa.array([], array.type.value_type), name)
+        if name not in _FIELDS and array.null_count < len(array):
+            try:
+                check_type(array.type)
+            except InputError as error:
+                raise InputError(f"column {name}: {error}") from None
+    return columns
 
 
 def _check_fields(record: Mapping[str, Any], accepted: set[str]) -> None:
@@ -374,27 +445,69 @@ def _label(value: Any, field: str) -> Any:
     if type(value) is str:
         value.encode()  # raises for half of a surrogate pair
         return value
+    if isinstance(value, np.integer | np.str_):
+        return _label(value.item(), field)
     if value is None or (type(value) is int and -(1 << 63) <= value < 1 << 63):
         return value
-    raise InputError(f"field {field} = {value!r:.60}: accepted are texts and integers up to 64 bits")
+    raise InputError(f"field {field} = {value!r:.60}: {_LABELS}")
+
+
+def row_of(table: pa.Table, place: int) -> dict[str, Any]:
+    """Return a row as a mapping, with values that Python does not have as texts."""
+    row = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        value = column[place]
+        try:
+            row[name] = value.as_py()
+        except (ValueError, OverflowError):  # timestamps
+            row[name] = shown(value)
+    return row
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
 
 
-def _labels(column: pa.Array, name: str) -> pa.Array:
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column without a dictionary, and texts in one form."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+
+
+def _labels(column: pa.Array, name: str) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Return a column of ids, and which of them are too large."""
+    column = _plain(column)
     kind = column.type
-    integers = pa.types.is_integer(kind) and kind != pa.uint64()
-    if not (integers or pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise InputError(f"column {name}: is {kind}; accepted are texts and integers up to 64 bits")
-    return column
+    large = np.zeros(len(column), np.bool_)
+    if kind == pa.uint64():
+        large = column.fill_null(0).to_numpy() >= 1 << 63
+        column = pc.if_else(pa.array(large), None, column).cast(pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_null(kind) or is_text(kind)):
+        raise InputError(f"column {name}: is {kind}; {_LABELS}")
+    return column, large
+
+
+def _texts(column: pa.Array, name: str) -> pa.Array:
+    """Return a column as texts."""
+    column = _plain(column)
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_null(kind) or is_text(kind)):
+        raise InputError(f"column {name}: is {kind}; accepted are texts")
+    return column.cast(pa.large_string())
+
+
+def _types(column: pa.Array) -> pa.Array:
+    """Return the types of edges as they are in the ids of those that have no other."""
+    try:
+        return _texts(column, "type")
+    except InputError:  # the same as of mappings
+        return pa.array([None if one is None else str(one) for one in column.to_pylist()], pa.large_string())
 
 
 def _derived(source: pa.Array, target: pa.Array, types: pa.Array) -> pa.Array:
     """Return the ids of edges that are given by their ends and type."""
-    texts = [one.cast(pa.string()) for one in (source, target, types)]
-    first = pc.binary_join_element_wise(texts[0], texts[1], ">")
-    return pc.binary_join_element_wise(first, texts[2].fill_null(""), ":")
+    texts = [one.cast(pa.large_string()) for one in (source, target)]
+    arrow, colon = (pa.scalar(one, pa.large_string()) for one in ">:")
+    first = pc.binary_join_element_wise(*texts, arrow)
+    return pc.binary_join_element_wise(first, types.fill_null(""), colon)

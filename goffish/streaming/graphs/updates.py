@@ -12,6 +12,8 @@ OF_VERTICES, OF_EDGES = (
 
 #: Kinds of values of attributes; there is no value of the first one.
 NONE, INTEGER, FLOAT, BOOLEAN, TEXT, TIME, LIST = range(7)
+#: Instead of a kind, of a value that is not accepted.
+REFUSED = -1
 
 #: What becomes of late records, by the number of the option.
 LATE = ("side", "apply", "drop")
