@@ -11,7 +11,7 @@ from __future__ import annotations
 from goffish.kernels.compile import kernel
 from goffish.streaming.graphs.kernels import LOW, attach, unlink
 from goffish.streaming.graphs.pattern_kernels import EDGE_OFF, EDGE_ON, INCOMING, OUTGOING
-from goffish.streaming.graphs.predicate_kernels import accepts, less
+from goffish.streaming.graphs.predicate_kernels import accepts, less, sign_of_numbers
 from goffish.streaming.graphs.updates import BOOLEAN, FLOAT, INTEGER, LIST, NONE, TEXT, TIME
 
 #: Why a kernel returns: it has finished, needs space for rows or for the table, or has looked at too much.
@@ -46,10 +46,12 @@ def _pair_compares(operator, left, right):
     """Whether two values compare that are no lists: each is a kind, bits, a number, and the table of texts."""
     if left[0] == INTEGER and right[0] == INTEGER:
         sign = (left[1] > right[1]) - (left[1] < right[1])
-    elif left[0] in (INTEGER, FLOAT) and right[0] in (INTEGER, FLOAT):
-        a = float(left[1]) if left[0] == INTEGER else left[2]
-        b = float(right[1]) if right[0] == INTEGER else right[2]
-        sign = (a > b) - (a < b)
+    elif left[0] == INTEGER and right[0] == FLOAT:
+        sign = sign_of_numbers(left[1], right[2])
+    elif left[0] == FLOAT and right[0] == INTEGER:
+        sign = -sign_of_numbers(right[1], left[2])
+    elif left[0] == FLOAT and right[0] == FLOAT:
+        sign = (left[2] > right[2]) - (left[2] < right[2])
     elif left[0] == TEXT and right[0] == TEXT:
         sign = _sign_of_texts(left[3], left[1], right[3], right[1])
     elif left[0] == TIME and right[0] == TIME:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from goffish.kernels.compile import kernel
 from goffish.streaming.batches import FIRST
 from goffish.streaming.graphs.updates import BOOLEAN, FLOAT, INTEGER, LIST, NONE, TEXT, TIME
@@ -56,15 +58,31 @@ def accepts(operator, sign):
 
 
 @kernel(allocates=False)
+def sign_of_numbers(integer, real):
+    """Compare an integer with a real number, also where its float would be rounded."""
+    if real >= 9223372036854775808.0:
+        return -1
+    if real < -9223372036854775808.0:
+        return 1
+    whole = math.floor(real)
+    if integer != whole:
+        return 1 if integer > whole else -1
+    return -1 if real > whole else 0
+
+
+@kernel(allocates=False)
 def _compares(programs, at, kind, bits, number, tables):
     """Whether a value that is no list compares with that of an instruction; values of other types do not."""
     given, operator = programs.kinds[at], programs.operators[at]
     if kind == INTEGER and given == INTEGER:
         other = programs.bits[at]
         sign = (bits > other) - (bits < other)
-    elif kind in (INTEGER, FLOAT) and given in (INTEGER, FLOAT):
-        value = float(bits) if kind == INTEGER else number
-        sign = (value > programs.floats[at]) - (value < programs.floats[at])
+    elif kind == INTEGER and given == FLOAT:
+        sign = sign_of_numbers(bits, programs.floats[at])
+    elif kind == FLOAT and given == INTEGER:
+        sign = -sign_of_numbers(programs.bits[at], number)
+    elif kind == FLOAT and given == FLOAT:
+        sign = (number > programs.floats[at]) - (number < programs.floats[at])
     elif kind == TEXT and given == TEXT:
         if operator in (EQUAL, DIFFERENT):
             return (bits == programs.bits[at]) == (operator == EQUAL)

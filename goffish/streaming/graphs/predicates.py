@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -265,6 +266,8 @@ class Predicates:
         given, moment = value.value, FIRST
         if name == ID:
             table = self._encoder.edges if self._edges else self._encoder.vertices
+            if isinstance(given, float):
+                operator, given = _of_integers(operator, given)
             kind = {int: INTEGER, str: TEXT}.get(type(given), NONE)
             bits = int(table.slots([given])[0]) if kind != NONE else 0
             return _instruction(COMPARE, ID, _OPERATORS[operator], kind, bits)
@@ -281,6 +284,21 @@ class Predicates:
         kind, bits = self._encoder.values.encode_one(given)
         number = float(given) if kind in (INTEGER, FLOAT) else 0.0
         return _instruction(COMPARE, name, _OPERATORS[operator], kind, bits, number, moment)
+
+
+def _of_integers(operator: str, number: float) -> tuple[str, int]:
+    """Return the comparison with an integer that holds for the same integers of 64 bits."""
+    least, most = -(1 << 63), (1 << 63) - 1
+    whole = math.floor(number)
+    if whole == number and least <= whole <= most:
+        return operator, whole
+    if operator in ("=", "!="):
+        return ("<", least) if operator == "=" else (">=", least)
+    if operator in ("<", "<="):
+        return ("<=", min(whole, most)) if whole >= least else ("<", least)
+    if whole > most:
+        return "<", least
+    return (">", whole) if whole >= least else (">=", least)
 
 
 def _instruction(

@@ -16,7 +16,7 @@ import goffish as gf
 from goffish.errors import InputError, JobError
 from tests.streaming.graphs.examples import EXAMPLES
 from tests.streaming.graphs.notation import record
-from tests.streaming.graphs.reference import Event, Reference
+from tests.streaming.graphs.reference import Event, Reference, compares
 from tests.streaming.graphs.test_reference import COUNTS, QUERIES, digest, shown, steps, stream
 
 
@@ -520,6 +520,40 @@ def test_answers_between_observations() -> None:
     assert live.answers("m").to_pylist() == [{"a": "x", "b": "y", "c": "z", "edges": [1, 2]}]
     live.feed([{"t": 20, "op": "heartbeat"}])
     assert live.answers("m").to_pylist() == [{"a": "y", "b": "z", "c": "x", "edges": [2, 3]}]
+
+
+@pytest.mark.parametrize("operator", ["=", "!=", "<", "<=", ">", ">="])
+def test_integers_and_floats(operator: str) -> None:
+    """Breaks when numbers are compared by their types, or rounded, instead of by value."""
+    wholes = [-(1 << 63), -2, 1, 2, (1 << 53) + 1, (1 << 63) - 1]
+    reals = [1.0, 1.5, -2.5, float(1 << 53), float(1 << 63), -1e30, 1e30]
+    live = gf.stream.LiveGraph(lateness=0)
+    for at, real in enumerate(reals):
+        live.submit(
+            f"DETECT Match(vertex:{{id {operator} $real}}) AS id{at};"
+            f"DETECT Match(vertex:{{x {operator} $real}}) AS x{at}",
+            {"real": real},
+        )
+    live.submit(
+        f"DETECT Motif((a)-->(b), a.x {operator} b.y) AS pairs; DETECT Motif((a)-->(b), b.y {operator} a.x) AS back"
+    )
+    live.feed([{"t": at, "op": "+v", "id": one, "attrs": {"x": one}} for at, one in enumerate([*wholes, "text"])])
+    live.feed([{"t": 10 + at, "op": "+v", "id": f"r{at}", "attrs": {"y": real}} for at, real in enumerate(reals)])
+    ends = [(one, f"r{at}") for one in wholes for at in range(len(reals))]
+    live.feed([{"t": 20 + at, "op": "+e", "src": src, "dst": dst} for at, (src, dst) in enumerate(ends)])
+    live.end()
+    for at, real in enumerate(reals):
+        expected = [one for one in wholes if compares(one, operator, real)]
+        for topic in (f"id{at}", f"x{at}"):
+            found = live.answers(topic)["id"].to_pylist() if len(live.answers(topic)) else []
+            assert sorted(map(int, set(found) - {"text"})) == expected, (topic, real)
+    for topic, turned in (("pairs", False), ("back", True)):
+        sides = {
+            (one, f"r{at}"): (one, real)[:: -1 if turned else 1] for one in wholes for at, real in enumerate(reals)
+        }
+        expected = sorted((str(a), b) for (a, b), (left, right) in sides.items() if compares(left, operator, right))
+        found = live.events(topic)
+        assert sorted(zip(map(str, found["a"].to_pylist()), found["b"].to_pylist(), strict=True)) == expected
 
 
 def test_topics_that_end() -> None:
