@@ -213,6 +213,18 @@ def test_a_run_that_is_resumed(files: Path) -> None:
     assert ended.code == 1 and ended.err == "error: kept: 1 of 2 checkpoints are not what the log gives\n"
 
 
+@pytest.mark.parametrize("harm", ["", "{}", "[" * 100_000, "time"])
+def test_a_checkpoint_whose_description_is_damaged_is_reported(files: Path, harm: str) -> None:
+    """Breaks when a checkpoint that a restart would not use, or would take for another time, is not mentioned."""
+    assert call(*RUN).code == 0
+    newest = max((files / "kept").glob("checkpoint-*.json"))
+    newest.write_text(newest.read_text().replace('"time": ', '"time": 1') if harm == "time" else harm)
+    ended = call("stream", "verify", "kept", "--json")
+    assert ended.code == 1 and ended.err == "error: kept: 1 of 1 checkpoints are not what the log gives\n"
+    [found] = json.loads(ended.out)["checkpoints"]
+    assert newest.name in found["result"] and "is damaged" in found["result"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -184,7 +184,8 @@ def verify(state: str | Path) -> list[dict[str, Any]]:
     -------
     list of dict
         For each checkpoint, the oldest one first: ``checkpoint``, ``entry``, and ``result``, which is ``"same"``,
-        ``"first"`` if there is nothing from which it could be replayed, or else what is wrong.
+        ``"first"`` if there is nothing from which it could be replayed, or else what is wrong. Those whose description
+        cannot be read come last, and have no ``entry``.
 
     Raises
     ------
@@ -219,9 +220,16 @@ def verify(state: str | Path) -> list[dict[str, Any]]:
         if held is not None:
             engine, at = Engine(options), saved.entry
             engine.install(held, str(saved.path))
+            if engine.now != saved.time:
+                result = f"{saved.path.with_suffix('.json')}: is damaged (another time than the checkpoint)"
         found.append({"checkpoint": saved.path.name, "entry": saved.entry, "result": result})
     if engine is not None:
         replay_until(path, engine, at, None)
+    known = {one["checkpoint"] for one in found}
+    for name in sorted(path.glob("checkpoint-*.json")):
+        if name.with_suffix(".arrow").name not in known:
+            result = f"{name}: is damaged (not the description of a checkpoint)"
+            found.append({"checkpoint": name.with_suffix(".arrow").name, "entry": None, "result": result})
     return found
 
 
