@@ -364,7 +364,11 @@ def verify_state(state: str, *, as_document: bool) -> None:
         print_json({"checkpoints": found})
     else:
         names = ["checkpoint", "entry", "result"]
-        print_table(f"{state}: {len(found)} checkpoints", names, [["–" if one[name] is None else one[name] for name in names] for one in found])
+        print_table(
+            f"{state}: {len(found)} checkpoints",
+            names,
+            [["–" if one[name] is None else one[name] for name in names] for one in found],
+        )
     wrong = [one for one in found if one["result"] not in ("same", "first")]
     if wrong:
         raise JobError(f"{state}: {len(wrong)} of {len(found)} checkpoints are not what the log gives")

@@ -26,7 +26,7 @@ def add_reservoir_commands(group: typer.Typer) -> None:
     group.command("append", help="Append the events of a table file to a pool; repeated ones have no effect.")(_append)
     group.command("describe", help="Describe a reservoir: pools, columns, time ranges, buckets, locations.")(_describe)
     group.command("query", help="Select events by time, values and relations.")(_query)
-    group.command("verify", help="Verify the checksum of every copy of every bucket.")(_verify)
+    group.command("verify", help="Verify the checksum of every copy of the index and of every bucket.")(_verify)
     group.command("repair", help="Write missing and damaged copies again from the others.")(_repair)
     group.command("compact", help="Merge small buckets, and put events together as pools say.")(_compact)
     group.command("drop", help="Remove the events before a time.")(_drop)

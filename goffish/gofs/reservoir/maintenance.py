@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from goffish.errors import StoreError
 from goffish.gofs.reservoir.events import KEY, groups_of, in_order, micros
 from goffish.gofs.reservoir.index import Bucket, decoded
-from goffish.gofs.reservoir.model import NAME
+from goffish.gofs.reservoir.model import NAME, Contents
 from goffish.gofs.reservoir.places import Places
 from goffish.gofs.reservoir.reading import View
 from goffish.gofs.reservoir.relations import PAIR
@@ -147,6 +147,30 @@ def drop(draft: Draft, view: View, numbers: Iterable[int], before: int) -> None:
                 draft.add(
                     number, bucket.span, rows, group=groups.get(number, ()), part=bucket.part, settled=bucket.settled
                 )
+
+
+def index_states(contents: Contents, places: Places) -> list[tuple[str, int, str]]:
+    """Return the file, the location and the state of each copy of the index."""
+    entry = contents.index
+    return [] if entry is None else [(entry.name, place, places.state(entry, place)) for place in range(len(places))]
+
+
+def repair_index(contents: Contents, places: Places) -> list[tuple[str, str, str]]:
+    """Write copies of the index again that are missing or damaged; return files, locations and what was done."""
+    states = index_states(contents, places)
+    good = [place for _, place, state in states if state == "ok"]
+    done = []
+    for name, place, state in states:
+        if state == "ok":
+            continue
+        found = "restored" if good else "lost"
+        try:
+            if good:
+                places.folder(place).write(name, places.folder(good[0]).read(name))
+        except StoreError:
+            found = "unreachable"
+        done.append((name, places.names[place], found))
+    return done
 
 
 def repair(draft: Draft, view: View, places: Places, *, forget: bool) -> list[tuple[Bucket, str, str]]:

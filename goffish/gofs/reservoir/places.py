@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from goffish.errors import StoreError
 from goffish.gofs.files import Folder, open_folder
-from goffish.gofs.manifest import checksum
+from goffish.gofs.manifest import FileEntry, checksum
 from goffish.gofs.reservoir.index import Bucket
 from goffish.gofs.reservoir.model import NAME
 
@@ -99,7 +99,7 @@ class Places:
         remote = {place for place in places if "://" in self.names[place]}
         return sorted(places, key=lambda place: (place in self._failed, place in remote, place))
 
-    def _read(self, bucket: Bucket, place: int) -> pa.Buffer:
+    def _read(self, bucket: Bucket | FileEntry, place: int) -> pa.Buffer:
         try:
             data = self.folder(place).read(bucket.name)
         except StoreError:
@@ -113,8 +113,8 @@ class Places:
         self._failed.discard(place)
         return data
 
-    def state(self, bucket: Bucket, place: int) -> State:
-        """Return whether the copy of a bucket at a location is as it was written."""
+    def state(self, bucket: Bucket | FileEntry, place: int) -> State:
+        """Return whether the copy of a bucket or of the index at a location is as it was written."""
         try:
             folder = self.folder(place)
             if folder.size(bucket.name) is None:

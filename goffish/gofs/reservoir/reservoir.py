@@ -28,7 +28,7 @@ from goffish.gofs.reservoir.events import (
     where_of,
 )
 from goffish.gofs.reservoir.index import Bucket, Index, decode_index, decoded, in_range
-from goffish.gofs.reservoir.maintenance import compact, drop, repair
+from goffish.gofs.reservoir.maintenance import compact, drop, index_states, repair, repair_index
 from goffish.gofs.reservoir.model import NAME, Contents, PoolInfo, RelationInfo, is_ours, read_contents
 from goffish.gofs.reservoir.places import Places
 from goffish.gofs.reservoir.reading import Selection, View, assembled
@@ -439,7 +439,7 @@ class Reservoir:
         return _sizes(view.index, self._state[1])
 
     def repair(self, *, forget: bool = False) -> pa.Table:
-        """Write missing and damaged copies of buckets again, from the copies that are left.
+        """Write missing and damaged copies of the index and of buckets again, from the copies that are left.
 
         Parameters
         ----------
@@ -459,8 +459,11 @@ class Reservoir:
             The reservoir cannot be written.
         """
         with self._writing(sweep=True) as (draft, view):
+            of_index = repair_index(view.contents, self._places)
             done = repair(draft, view, self._places, forget=forget)
-        rows = [(_pool_of(view.contents, one.pool), one.name, where, state) for one, where, state in done]
+        rows = [("", *one) for one in of_index] + [
+            (_pool_of(view.contents, one.pool), one.name, where, state) for one, where, state in done
+        ]
         return _states(rows)
 
     def describe(self) -> dict[str, Any]:
@@ -501,7 +504,7 @@ class Reservoir:
         }
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> pa.Table:
-        """Read every copy of every bucket and compare it with its checksum.
+        """Read every copy of the index and of every bucket and compare it with its checksum.
 
         Parameters
         ----------
@@ -512,11 +515,12 @@ class Reservoir:
         -------
         pyarrow.Table
             ``pool``, ``bucket``, ``location`` and ``state`` of each copy that there should be: ``ok``, ``missing``,
-            ``damaged`` or ``unreachable``.
+            ``damaged`` or ``unreachable``. Copies of the index come first, with an empty ``pool``.
         """
 
         def answer(view: View) -> pa.Table:
-            rows = []
+            found = index_states(view.contents, self._places)
+            rows = [("", name, self._places.names[place], state) for name, place, state in found]
             for done, bucket in enumerate(view.index.buckets, 1):
                 for place in self._expected(view.contents, bucket.name, bucket.places):
                     state = self._places.state(bucket, place)
