@@ -15,6 +15,7 @@ from typing import Any
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.errors import JobError
 from goffish.extras import EXTRAS
+from goffish.kernels.cache import can_be_written, folder_of_the_user
 from goffish.version import __version__
 
 #: Required packages.
@@ -67,16 +68,14 @@ def _version(package: str) -> str | None:
 
 def _kernel_cache() -> str:
     """Return the folder of compiled kernels."""
-    folder = os.environ.get("NUMBA_CACHE_DIR")
-    if folder is not None:
-        return folder
     package = Path(__file__).parents[1]
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    if given is not None and can_be_written(given):
+        return given
     if os.access(package, os.W_OK):
         return f"{package}/**/__pycache__"
-    try:
-        return str(Path("~/.cache/numba").expanduser())
-    except RuntimeError:  # no home directory, as in some containers
-        return "none: set NUMBA_CACHE_DIR"
+    usual = folder_of_the_user()
+    return usual if can_be_written(usual) else "none: set NUMBA_CACHE_DIR"
 
 
 def _program(name: str) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from pickle import UnpicklingError
 from types import CodeType
 from typing import Any, BinaryIO
 
@@ -19,6 +21,8 @@ from numba.core.caching import IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.types import unliteral
+
+from goffish.errors import GoffishWarning
 
 _read_index = IndexDataCacheFile._load_index
 #: Files that this process has locked: kernels call kernels of the same file.
@@ -47,11 +51,29 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never",
     if function is None:
         return partial(kernel, inline=inline, allocates=allocates)
     inner = function.__name__.startswith("_")
-    compiled = njit(
-        cache=True, nogil=True, inline=inline, _nrt=allocates, no_cpython_wrapper=inner, no_cfunc_wrapper=inner
-    )(function)
+    compile_it = partial(
+        njit, nogil=True, inline=inline, _nrt=allocates, no_cpython_wrapper=inner, no_cfunc_wrapper=inner
+    )
+    try:
+        compiled = compile_it(cache=True)(function)
+        compiled._cache.save_overload = partial(_save, compiled._cache.save_overload)
+    except RuntimeError:  # no folder can be written
+        compiled = compile_it()(function)
+        _warn()
     compiled.compile = partial(_compile_once, compiled, compiled.compile)
     return compiled
+
+
+@cache
+def _warn() -> None:
+    text = "compiled kernels are not kept, as no folder can be written; set NUMBA_CACHE_DIR to one that can"
+    warnings.warn(text, GoffishWarning, stacklevel=3)
+
+
+def _save(save: Callable[..., None], *given: Any) -> None:
+    """Keep a kernel, unless the disk is full: it can be used all the same."""
+    with suppress(OSError):
+        save(*given)
 
 
 def _compile_once(compiled: Dispatcher, compile_types: Callable[[Any], Any], types: Any) -> Any:
@@ -60,8 +82,8 @@ def _compile_once(compiled: Dispatcher, compile_types: Callable[[Any], Any], typ
     Processes take turns at the kernels of a module. A kernel calls those of its module and of modules that its
     module imports, never the other way round: no two processes wait for each other.
     """
-    source, cached = compiled.py_func.__code__.co_filename, compiled._cache._cache_file
-    if not compiled.signatures:
+    source, cached = compiled.py_func.__code__.co_filename, getattr(compiled._cache, "_cache_file", None)
+    if not compiled.signatures and cached is not None:
         cached._version = f"{numba.__version__} {_digest(compiled.py_func)}"
     with ExitStack() as held:
         # As the compiler does, but before the file: threads that compile wait for each other without it.
@@ -94,7 +116,8 @@ def _add_used(function: Any, used: dict[str, str]) -> None:
         if key in used:
             continue
         if isinstance(value, Dispatcher):
-            used[key] = repr(value._cache._cache_file._source_stamp)
+            cached = getattr(value._cache, "_cache_file", None)
+            used[key] = repr(getattr(cached, "_source_stamp", None))
             _add_used(value.py_func, used)
         elif isinstance(value, np.ndarray):
             used[key] = f"{value.dtype} {value.tobytes().hex()}"
@@ -122,11 +145,14 @@ def _lock(file: BinaryIO) -> bool:
             time.sleep(0.02)
 
 
-def _index_of_this_version(cache: Any) -> Any:
-    """What numba keeps of a kernel on disk; nothing where an earlier version wrote it with types that are gone."""
+def _index_of_this_version(file: Any) -> Any:
+    """What numba keeps of a kernel on disk; nothing where an earlier version wrote it with types that are gone.
+
+    Nor where it is damaged, or another user's.
+    """
     try:
-        return _read_index(cache)
-    except (AttributeError, ImportError):
+        return _read_index(file)
+    except (AttributeError, ImportError, OSError, EOFError, ValueError, UnpicklingError):
         return {}
 
 

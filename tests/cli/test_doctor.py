@@ -202,16 +202,16 @@ def test_an_mpi_launcher_on_the_path(environment: Callable[[set[str]], Doctor], 
     assert mpi[1] == "no"
 
 
-def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Breaks in containers that run as a number that has no name."""
-
-    def homeless(path: Path) -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "kernels"))
+    monkeypatch.setenv("HOME", str(tmp_path / "file" / "home"))
     monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setattr(Path, "expanduser", homeless)
     assert doctor.report()["kernel_cache"] == "none: set NUMBA_CACHE_DIR"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    assert doctor.report()["kernel_cache"] == str(tmp_path / "kernels")
 
 
 def test_the_core_packages_are_the_dependencies() -> None:

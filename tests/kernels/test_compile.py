@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from goffish.errors import GoffishWarning
+from goffish.kernels import compile as compile_module
+from goffish.kernels.cache import choose_kernel_cache
 
 OLD = """
 from typing import Any, NamedTuple
@@ -109,3 +119,49 @@ def test_a_process_that_does_not_go_on_holds_up_nobody(tmp_path: Path) -> None:
         command = [sys.executable, "-c", "import program"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.stdout == "6.0 1\n", done.stderr
+
+
+@pytest.mark.parametrize("given", [None, "kernels"])
+def test_a_place_for_kernels(given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks where neither the package, nor the home, nor the folder that was set can be written, as in containers."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("numba.config.CACHE_DIR", "")
+    monkeypatch.setenv("HOME", str(tmp_path / "file" / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "" if given is None else str(tmp_path / "file" / given))
+    choose_kernel_cache()
+    chosen = Path(os.environ["NUMBA_CACHE_DIR"])
+    assert chosen.parent == tmp_path and chosen.stat().st_mode & 0o077 == 0 and str(chosen) == numba.config.CACHE_DIR
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "mine"))
+    choose_kernel_cache()
+    assert os.environ["NUMBA_CACHE_DIR"] == str(tmp_path / "mine")
+
+
+def test_kernels_that_cannot_be_kept() -> None:
+    """Breaks when a kernel without a folder, as one that is in no file, is refused, or warns more than once."""
+    functions: dict[str, Any] = {}
+    exec("def double(x):\n    return 2 * x\n\ndef more(x):\n    return double(x) + 1", functions)
+    compile_module._warn.cache_clear()
+    with pytest.warns(GoffishWarning, match="set NUMBA_CACHE_DIR") as warned:
+        functions["double"] = compile_module.kernel(functions["double"])
+        more = compile_module.kernel(functions["more"])
+    assert more(20) == 41 and len(warned) == 1
+
+
+def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a kernel cannot be used because it cannot be kept, or the index of kernels cannot be read."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("_save_index", "_save_data"):
+        monkeypatch.setattr(IndexDataCacheFile, name, full)
+    monkeypatch.setattr(compile_module, "_read_index", full)
+    triple = compile_module.kernel(three_times)
+    assert triple(2) == 6 and not triple.stats.cache_hits
+
+
+def three_times(x: int) -> int:
+    return 3 * x
