@@ -21,7 +21,7 @@ import goffish as gf
 _EPOCH = 10_000
 _PROGRAMS: dict[str, dict[str, Any]] = {
     "components": {}, "distances": {"source": None, "directed": False}, "triangles": {},
-    "reachability": {"sources": range(64), "sinks": range(64, 128)},
+    "reachability": {"sources": range(64), "sinks": range(64, 128)}, "pagerank": {},
 }  # fmt: skip
 
 

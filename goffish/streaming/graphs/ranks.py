@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,20 @@ from goffish.streaming.key_table import longer
 _PRICE = 8.0
 _PASSES = 10
 _ROUNDING = 2.0**-53
+
+
+def shares_of(personalization: Mapping[int | str, float]) -> tuple[list[int | str], Floats]:
+    """Return the labels of a personalization, and their shares of the teleport.
+
+    Raises
+    ------
+    InputError
+        The weights do not have a positive, finite sum, or one is negative.
+    """
+    shares = np.array([*personalization.values()], np.float64)
+    if not (np.isfinite(shares).all() and shares.min(initial=0.0) >= 0.0 and 0.0 < shares.sum() < np.inf):
+        raise InputError("personalization: weights must be finite, non-negative and not all zero")
+    return list(personalization), shares / shares.sum()
 
 
 class Residuals(NamedTuple):
@@ -53,11 +68,8 @@ class Ranks(Followed):
         self._sum, self._passes = 1.0, 0
         self._teleport = nothing
         if self._options.personalization is not None:
-            labels, shares = list(self._options.personalization), np.array([*self._options.personalization.values()])
-            if not (np.isfinite(shares).all() and shares.min(initial=0.0) >= 0.0 and 0.0 < shares.sum() < np.inf):
-                raise InputError("personalization: weights must be finite, non-negative and not all zero")
+            labels, self._shares = shares_of(self._options.personalization)
             self._need("personalization", labels)
-            self._shares = shares / shares.sum()
 
     def _fit(self, size: int) -> None:
         had = len(self._ranks.scores)

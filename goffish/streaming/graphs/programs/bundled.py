@@ -1,4 +1,4 @@
-"""Bundled programs: components, distances, reachability, triangles and degrees."""
+"""Bundled programs: components, distances, reachability, triangles and degrees; PageRank is in `ranks`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from goffish.errors import InputError
 from goffish.streaming.graphs.programs import kernels
 from goffish.streaming.graphs.programs.part import Change
 from goffish.streaming.graphs.programs.program import Array, Column, Context, LiveProgram, Numbers
+from goffish.streaming.graphs.programs.ranks import PageRank
 from goffish.streaming.graphs.programs.worker import PLACE_BITS
 
 #: Value of a vertex that has none.
@@ -483,7 +484,7 @@ class Degrees(LiveProgram):
 
 _BUNDLED: dict[str, type[LiveProgram]] = {
     "components": Components, "distances": Distances, "reachability": Reachability, "triangles": Triangles,
-    "degrees": Degrees,
+    "degrees": Degrees, "pagerank": PageRank,
 }  # fmt: skip
 
 
