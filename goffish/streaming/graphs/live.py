@@ -611,8 +611,8 @@ class LiveGraph:
         ----------
         program : str or LiveProgram
             ``components``, ``distances`` (``source=``), ``reachability`` (``sources=``, ``sinks=``), ``triangles``,
-            ``degrees``, ``pagerank`` (``damping=``, ``tolerance=``, ``dangling=``, ``personalization=``), or a program of
-            yours.
+            ``degrees``, ``pagerank`` (``damping=``, ``tolerance=``, ``dangling=``, ``personalization=``), or a program
+            of yours.
         workers : int
             Number of processes.
         partitioner : {"ldg", "fennel", "hash"} or Partitioner

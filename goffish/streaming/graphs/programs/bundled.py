@@ -48,6 +48,7 @@ _WAVE = {
 class _Falling(LiveProgram):
     """A program whose values fall from neighbor to neighbor."""
 
+    movable = True
     step = 0
 
     def start(self, ctx: Context) -> None:
@@ -266,6 +267,7 @@ class Reachability(LiveProgram):
         There are no sources, or too many.
     """
 
+    movable = True
     rounds = 2
     events = {"source": "vertex", "sink": "vertex"}
 
@@ -367,6 +369,14 @@ class Reachability(LiveProgram):
         self._spread(ctx, _NONE, state["sets"][:0], starts)
         self._along(ctx, self._change.sources, self._change.targets)
 
+    def moved(self, ctx: Context, came: Numbers, went: Numbers) -> None:
+        """Note the sinks of this worker."""
+        stays = ~np.isin(self._sinks, went)
+        sinks = came[np.isin(ctx.numbers[came], ctx.named["sinks"])]
+        found = ctx.state["sets"][sinks] & ~ctx.state["own"][sinks]
+        self._sinks = np.concatenate((self._sinks[stays], sinks))
+        self._reported = np.concatenate((self._reported[stays], found))
+
     def finish(self, ctx: Context) -> int:
         """Emit events, and return the number of pairs."""
         now: Array = ctx.state["sets"][self._sinks] & ~ctx.state["own"][self._sinks]
@@ -399,6 +409,7 @@ def _bits_of(sets: Array) -> tuple[Numbers, Numbers]:
 class Triangles(LiveProgram):
     """Exact number of triangles, without directions: the value of an epoch."""
 
+    movable = True
     directed = False
 
     def start(self, ctx: Context) -> None:
@@ -463,6 +474,8 @@ class Degrees(LiveProgram):
     ----------
     directed : bool
     """
+
+    movable = True
 
     def __init__(self, *, directed: bool = True) -> None:
         self.directed = directed

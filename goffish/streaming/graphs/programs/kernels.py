@@ -68,6 +68,28 @@ def put_owned(net, owned, pairs, before):
                 detach_other(back, v, other)
 
 
+@kernel(allocates=False)
+def find_gains(net, owners, vertices, worker, counts, found):
+    """Write for each vertex the other part in which most neighbors are, and how many more than here.
+
+    `counts` has a zero for each part, also afterwards.
+    """
+    parts, gains = found
+    for i in range(vertices.size):
+        v = vertices[i]
+        for turn in range(1 + net.directed):
+            rows = net.into if turn else net.out
+            start = rows.adjacency.starts[v]
+            for j in range(start, start + rows.adjacency.sizes[v]):
+                counts[owners[rows.others[j]]] += 1
+        parts[i], most = worker, 0
+        for part in range(counts.size):
+            if part != worker and counts[part] > most:
+                parts[i], most = part, counts[part]
+        gains[i] = most - counts[worker]
+        counts[:] = 0
+
+
 @kernel
 def group_targets(targets, group_of, groups):
     """Number the targets by first appearance; return the first row of each. `group_of` has zeros, also afterwards."""

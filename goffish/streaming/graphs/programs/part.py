@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +62,42 @@ class Change(NamedTuple):
     lost_targets: Numbers
     added: Numbers
     removed: Numbers
+
+
+class Moves(NamedTuple):
+    """Vertices that get another worker; in the order of their numbers.
+
+    Attributes
+    ----------
+    numbers, owners : arrays
+    """
+
+    numbers: Numbers
+    owners: NDArray[np.int32]
+
+
+class Record(NamedTuple):
+    """Vertices that a worker hands over to another one, with their pairs.
+
+    Attributes
+    ----------
+    numbers, present : arrays
+        Of the vertices.
+    state : dict of str to array
+        Their rows of the arrays of the program.
+    ends, owners : arrays of two rows
+        Numbers and workers of the ends of pairs.
+    counts, seqs : arrays
+        Of pairs.
+    """
+
+    numbers: Numbers
+    present: NDArray[np.bool_]
+    state: dict[str, NDArray[Any]]
+    ends: Numbers
+    owners: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    seqs: Numbers
 
 
 class Pairs(NamedTuple):
@@ -167,11 +204,7 @@ class Part:
 
     def _count(self, keys: Numbers, batch: Batch, first: int) -> tuple[Numbers, NDArray[np.float64]]:
         """Return the pairs that exist and did not, or the reverse, with their weights before."""
-        slots = self.slots.slots(pa.array(keys)) if len(keys) else keys
-        size, had = self.slots.capacity, len(self.pairs.counts)
-        if size > had:
-            self.pairs = Pairs._make(longer(one, had, size) for one in self.pairs)
-            self.pairs.weights[had:] = ABSENT
+        slots = self._slots(keys)
         touched = np.empty(len(keys), np.int64)
         touched = touched[: kernels.count_edges(self.pairs, slots, keys, batch.kinds, batch.places, touched)]
         changed, before = np.empty(len(touched), np.int64), np.empty(len(touched))
@@ -180,6 +213,112 @@ class Part:
         new = changed[before == ABSENT]
         self._make_space(*self.ends(new))
         return changed, before
+
+    def _slots(self, keys: Numbers) -> Numbers:
+        """Return the pairs of keys, with space for those that are new."""
+        slots = self.slots.slots(pa.array(keys)) if len(keys) else keys
+        size, had = self.slots.capacity, len(self.pairs.counts)
+        if size > had:
+            self.pairs = Pairs._make(longer(one, had, size) for one in self.pairs)
+            self.pairs.weights[had:] = ABSENT
+        return slots
+
+    # Moves.
+
+    def proposals(self, workers: int, most: int) -> tuple[Numbers, NDArray[np.int32], Numbers]:
+        """Return vertices that have more neighbors in another part than here: numbers, these parts, and how many more.
+
+        Parameters
+        ----------
+        workers, most : int
+            Number of parts, and of vertices at most: those with the largest gains.
+        """
+        size = self.names.count
+        vertices = np.flatnonzero(self.present[:size])
+        parts, gains = np.empty(len(vertices), np.int32), np.empty(len(vertices), np.int64)
+        kernels.find_gains(self.net, self.owners, vertices, self._worker, np.zeros(workers, np.int64), (parts, gains))
+        numbers = self.numbers[vertices]
+        order = np.lexsort((numbers, -gains))[:most]
+        order = order[gains[order] > 0]
+        return numbers[order], parts[order], gains[order]
+
+    def hand_over(self, moves: Moves, state: dict[str, NDArray[Any]]) -> tuple[Numbers, dict[int, Record]]:
+        """Give up vertices that get another worker; return them, and what each worker gets.
+
+        Parameters
+        ----------
+        moves : Moves
+        state : dict of str to array
+            Arrays of the program.
+        """
+        places = self.names.slots(pa.array(moves.numbers))
+        self._fit()
+        went = places[self.owned[places] & (moves.owners != self._worker)]
+        self.owners[places] = moves.owners
+        records = {}
+        leaving = np.zeros(len(self.owned), np.bool_)
+        for worker in np.unique(self.owners[went]).tolist():
+            here = went[self.owners[went] == worker]
+            pairs = self._pairs_of(here)
+            ends = np.stack(self.ends(pairs)) if len(pairs) else np.zeros((2, 0), np.int64)
+            records[worker] = Record(
+                self.numbers[here], self.present[here], {name: one[here] for name, one in state.items()},
+                self.numbers[ends], self.owners[ends], self.pairs.counts[pairs], self.pairs.seqs[pairs],
+            )  # fmt: skip
+        leaving[went] = True
+        pairs = self._pairs_of(went)
+        kernels.put_owned(self.net, leaving, pairs, np.ones(len(pairs)))
+        self.owned[went] = self.present[went] = False
+        sources, targets = self.ends(pairs)
+        lost = pairs[~(self.owned[sources] | self.owned[targets])]
+        self.pairs.counts[lost], self.pairs.weights[lost] = 0, ABSENT
+        return went, records
+
+    def take_over(self, records: Sequence[Record]) -> Numbers:
+        """Take vertices with their pairs; return their places."""
+        found = [self.names.slots(pa.array(one.numbers)) for one in records]
+        ends = [self.names.slots(pa.array(one.ends.reshape(-1))).reshape(2, -1) for one in records]
+        self._fit()
+        came = np.concatenate([np.zeros(0, np.int64), *found])
+        arriving = np.zeros(len(self.owned), np.bool_)
+        arriving[came] = True
+        for one, vertices, (u, v) in zip(records, found, ends, strict=True):
+            self.owners[u], self.owners[v] = one.owners
+            self.owners[vertices] = self._worker
+            self.owned[vertices], self.present[vertices] = True, one.present
+        if not records:
+            return came
+        u, v = np.concatenate(ends, axis=1)
+        if not self._directed:
+            u, v = np.minimum(u, v), np.maximum(u, v)
+        # Pairs of which both ends come are in two records if these are of different workers.
+        keys, first = np.unique(u << 32 | v, return_index=True)
+        slots = self._slots(keys)
+        pairs = self.pairs
+        pairs.sources[slots], pairs.targets[slots] = u[first], v[first]
+        pairs.counts[slots] = np.concatenate([one.counts for one in records])[first]
+        pairs.seqs[slots] = np.concatenate([one.seqs for one in records])[first]
+        pairs.weights[slots] = 1.0
+        self._make_space(u[first], v[first])
+        kernels.put_owned(self.net, arriving, slots, np.full(len(slots), ABSENT))
+        return came
+
+    def count_pairs(self) -> None:
+        """Count pairs anew, after vertices have been moved."""
+        alive = np.flatnonzero(self.pairs.weights != ABSENT)
+        self.edges, self.crossing = len(alive), self._crossing(*self.ends(alive))
+
+    def _pairs_of(self, vertices: Numbers) -> Numbers:
+        """Return the pairs of vertices of this worker."""
+        found = [np.zeros(0, np.int64)]
+        for rows in (self.net.out, self.net.into)[: 1 + self._directed]:
+            if len(rows.adjacency.sizes):
+                starts, sizes = (
+                    one[vertices].astype(np.int64) for one in (rows.adjacency.starts, rows.adjacency.sizes)
+                )
+                at = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+                found.append(rows.adjacency.pool[at].astype(np.int64) >> (not self._directed))
+        return np.unique(np.concatenate(found))
 
     def _fit(self) -> None:
         size, had = self.names.capacity, len(self.owners)

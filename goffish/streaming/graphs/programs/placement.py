@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.partition import kernels
+from goffish.streaming.graphs.programs.part import Moves
 from goffish.streaming.key_table import longer
 
 Numbers = NDArray[np.int64]
 #: Vertices that each worker may have before balance matters, and by how much the largest may exceed the mean.
 LEAST_CAPACITY, IMBALANCE = 1000, 0.1
 GAMMA = 1.5
+#: Share of the vertices that move to other workers after a snapshot, at most.
+MOVED = 0.01
 
 
 class Arrivals(NamedTuple):
@@ -82,6 +85,12 @@ class Greedy:
         self._seen = 0, 0  # vertices and edges of which the penalty of Fennel is
         self._alpha = 0.0
 
+    def space(self, vertices: int, workers: int) -> int:
+        """Return how many of the vertices a worker may have."""
+        return self._capacity or max(
+            LEAST_CAPACITY, int((1 + IMBALANCE) * vertices / workers), ceil(vertices / workers)
+        )  # fmt: skip
+
     def place(self, arrivals: Arrivals) -> NDArray[np.int32]:
         """Return the worker of each new vertex.
 
@@ -92,7 +101,7 @@ class Greedy:
         """
         loads, parts, new = arrivals.loads, len(arrivals.loads), len(arrivals.order)
         total = int(loads.sum()) + new
-        most = self._capacity or max(LEAST_CAPACITY, int((1 + IMBALANCE) * total / parts), ceil(total / parts))
+        most = self.space(total, parts)
         if total > most * parts:
             raise InputError(f"capacity = {most}: {parts} workers cannot have {total:,} vertices")
         sizes = np.arange(min(most, int(loads.max()) + new) + 1)
@@ -154,6 +163,44 @@ class Directory:
         self.owner = np.zeros(1 << 10, np.int32)
         self.loads = np.zeros(workers, np.int64)
         self._edges = 0
+
+    @property
+    def most(self) -> int:
+        """Vertices that may move at once; none unless vertices are placed where their neighbors are."""
+        return ceil(MOVED * self.size) if isinstance(self._partitioner, Greedy) and len(self.loads) > 1 else 0
+
+    def move(self, numbers: Numbers, owners: NDArray[np.int32], gains: Numbers, *, upward: bool) -> Moves:
+        """Move vertices with the largest gains, as long as their workers have space.
+
+        Parameters
+        ----------
+        numbers, owners, gains : arrays
+            As of `Part.proposals`, of all workers.
+        upward : bool
+            Only to workers with larger numbers than theirs, or with smaller ones: no two adjacent vertices change
+            places.
+
+        Returns
+        -------
+        Moves
+        """
+        assert isinstance(self._partitioner, Greedy)
+        chosen = np.flatnonzero((owners > self.owner[numbers]) == upward)
+        chosen = chosen[np.lexsort((numbers[chosen], -gains[chosen]))]
+        space = self._partitioner.space(int(self.loads.sum()), len(self.loads)) - self.loads
+        # Of those that go to one worker, the first ones for which it has space.
+        by_worker = np.argsort(owners[chosen], kind="stable")
+        sorted_owners = owners[chosen][by_worker]
+        turn = np.arange(len(chosen)) - np.searchsorted(sorted_owners, sorted_owners)
+        fits = np.zeros(len(chosen), np.bool_)
+        fits[by_worker] = turn < space[sorted_owners]
+        chosen = np.sort(chosen[fits][: self.most])
+        chosen = chosen[np.argsort(numbers[chosen])]
+        numbers, owners = numbers[chosen], owners[chosen]
+        workers = len(self.loads)
+        self.loads += np.bincount(owners, minlength=workers) - np.bincount(self.owner[numbers], minlength=workers)
+        self.owner[numbers] = owners
+        return Moves(numbers, owners)
 
     def place(self, order: Numbers, hashes: NDArray[np.uint64], sources: Numbers, targets: Numbers) -> None:
         """Place the vertices that follow those that have been placed.

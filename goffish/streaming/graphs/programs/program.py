@@ -62,9 +62,13 @@ class LiveProgram:
         Columns of results that have numbers of vertices.
     named : mapping of str to sequence of labels
         Vertices that options name: ``ctx.named`` has their numbers.
+    movable : bool
+        Whether vertices may get another worker between two epochs, with their rows of `state`. The rows stay, for
+        vertices that are then those of another worker.
     """
 
     directed: bool = True
+    movable: ClassVar[bool] = False
     state: Mapping[str, Column] = {}
     combine: Literal["min", "max", "sum", "union"] | None = None
     rounds: int = 0
@@ -78,6 +82,16 @@ class LiveProgram:
         Parameters
         ----------
         ctx : Context
+        """
+
+    def moved(self, ctx: Context, came: Numbers, went: Numbers) -> None:
+        """Take note that vertices have got another worker, before the changes of an epoch.
+
+        Parameters
+        ----------
+        ctx : Context
+        came, went : int64 arrays
+            Vertices that this worker has got, and those that it had.
         """
 
     def changes(self, ctx: Context, change: Change) -> None:

@@ -101,6 +101,7 @@ class PageRank(LiveProgram):
     Ohsaka, N., Maehara, T., Kawarabayashi, K.: Efficient PageRank tracking in evolving networks. KDD 2015.
     """
 
+    movable = True
     state = _STATE
 
     def __init__(
@@ -142,11 +143,23 @@ class PageRank(LiveProgram):
             **{name: state[name] for name in _STATE},
         )  # fmt: skip
 
-    def changes(self, ctx: Context, change: Change) -> None:
-        """Take the changes of an epoch."""
+    def _fit(self, ctx: Context) -> None:
         size = len(ctx.state["degrees"])
         if size > len(self._listed):
             self._listed = longer(self._listed, int(self._used[kernels.LISTED]), size)
+
+    def moved(self, ctx: Context, came: Numbers, went: Numbers) -> None:
+        """List vertices where they are. All figures are used as sums over all workers only, and stay as they are."""
+        ctx.reset(went)
+        self._fit(ctx)
+        used = int(self._used[kernels.LISTED])
+        kept = self._listed[:used][ctx.owned[self._listed[:used]]]
+        found = np.concatenate((kept, came[ctx.state["is_listed"][came]]))
+        self._listed[: len(found)], self._used[kernels.LISTED] = found, len(found)
+
+    def changes(self, ctx: Context, change: Change) -> None:
+        """Take the changes of an epoch."""
+        self._fit(ctx)
         ctx.state["masses"][change.new] = self._masses(ctx, change.new)
         ranks = self._ranks(ctx)
         ends = [change.lost_sources, change.sources]

@@ -23,7 +23,7 @@ from goffish.errors import InputError, JobError
 from goffish.gopher.result import Result
 from goffish.streaming.batches import FIRST
 from goffish.streaming.graphs.kernels import sort_by_key
-from goffish.streaming.graphs.programs.part import Batch
+from goffish.streaming.graphs.programs.part import Batch, Moves
 from goffish.streaming.graphs.programs.placement import Directory, Partitioner, partitioner_of
 from goffish.streaming.graphs.programs.program import LiveProgram
 from goffish.streaming.graphs.programs.worker import PROGRAM, Done, Epoch, Job
@@ -44,6 +44,7 @@ _SNAPSHOT_S, _SNAPSHOT_CHANGES, _SNAPSHOT_BYTES = 60.0, 1_000_000, 256 << 20
 _MOST_FAILURES = 3
 #: Seconds between two looks at processes that have not connected yet.
 _LOOK_S = 0.1
+_NO_MOVES = Moves(np.zeros(0, np.int64), np.zeros(0, np.int32))
 _OPS = (ADD_VERTEX, REMOVE_VERTEX, ADD_EDGE, REMOVE_EDGE)
 
 
@@ -93,6 +94,8 @@ class _Sent(NamedTuple):
     batches: list[Batch]
     removes: bool
     snapshot: str
+    moves: Moves
+    most: int
     time: int
     changes: int
 
@@ -123,13 +126,15 @@ class ProgramRun:
         self._sent: dict[int, _Sent] = {}
         self._last = self._committed = self._snapshot = 0
         self._since: list[float] = [time.monotonic(), 0, 0]  # the last snapshot: when, changes and bytes after it
+        self._moves = _NO_MOVES  # before the next epoch
+        self._upward = True
         self._reports: dict[int, list[Done | None]] = {}
         self._answers: dict[int, tuple[Numbers, dict[str, Any]]] = {}
         self._request = 0
         self._events: deque[pa.Table] = deque()
         self._first = self._kept = 0  # events that are not kept any more, and those that are
         self._undelivered: list[pa.Table] = []
-        self._totals = dict.fromkeys(("changes", "supersteps", "messages", "remote_messages", "recoveries"), 0)
+        self._totals = dict.fromkeys(("changes", "supersteps", "messages", "remote_messages", "recoveries", "moves"), 0)
         self._seconds = np.zeros(settings.workers)
         self._sizes = np.zeros((settings.workers, 2), np.int64)
         self._failures = 0
@@ -223,9 +228,9 @@ class ProgramRun:
         """Figures of the epochs that are complete.
 
         ``epochs``, ``changes``, ``supersteps``, ``messages`` and those to other workers, ``recoveries`` from failed
-        workers, ``edges`` (pairs of adjacent vertices), ``cut`` (share of those between two workers), ``balance`` (the
-        largest number of vertices of a worker over the mean), ``seconds`` of processor time by worker, and ``lag``: how
-        many epochs have ended that are not complete.
+        workers, ``moves`` of vertices to other workers, ``edges`` (pairs of adjacent vertices), ``cut`` (share of those
+        between two workers), ``balance`` (the largest number of vertices of a worker over the mean), ``seconds`` of
+        processor time by worker, and ``lag``: how many epochs have ended that are not complete.
         """
         crossing = int(self._sizes[:, 1].sum()) // 2
         edges = int(self._sizes[:, 0].sum()) - crossing
@@ -398,7 +403,10 @@ class ProgramRun:
         name = f"snapshot-{self._last}" if is_due else ""
         if is_due:
             self._since = [time.monotonic(), 0, 0]
-        self._sent[self._last] = _Sent(batches, removes, name, int(columns.times.max()), len(ops))
+        moves, self._moves = self._moves, _NO_MOVES
+        self._totals["moves"] += len(moves.numbers)
+        most = self._directory.most if is_due and self._program.movable else 0
+        self._sent[self._last] = _Sent(batches, removes, name, moves, most, int(columns.times.max()), len(ops))
         self._dispatch(self._last)
 
     def _dispatch(self, number: int) -> None:
@@ -406,7 +414,7 @@ class ProgramRun:
         sent = self._sent[number]
         self._reports[number] = [None] * self._settings.workers
         for link, batch in zip(self._links, sent.batches, strict=True):
-            link.send(("epoch", Epoch(number, batch, sent.removes, sent.snapshot)))
+            link.send(("epoch", Epoch(number, batch, sent.removes, sent.snapshot, sent.moves, sent.most)))
             self._follow(link)
 
     def _ask(self) -> None:
@@ -433,12 +441,23 @@ class ProgramRun:
             found = [one for report in reports for one in report.events]
             if found:
                 self._publish(self._table(found, number, sent.time))
+        if sent.most and not len(self._moves.numbers):
+            self._choose([report.proposals for report in reports])
         if sent.snapshot:
             old, self._snapshot = self._snapshot, number
             for one in [one for one in self._sent if one <= number]:
                 del self._sent[one]
             for worker in range(self._settings.workers if old else 0):
                 (self._folder / f"snapshot-{old}-{worker}").unlink(missing_ok=True)
+
+    def _choose(self, proposals: list[tuple[Any, ...]]) -> None:
+        """Choose vertices that get another worker before the next epoch."""
+        numbers, owners, gains = (np.concatenate(one) for one in zip(*proposals, strict=True))
+        sizes = [len(one[0]) for one in proposals]
+        # Those that have been moved since they were proposed stay.
+        stayed = self._directory.owner[numbers] == np.repeat(np.arange(len(sizes)), sizes)
+        self._moves = self._directory.move(numbers[stayed], owners[stayed], gains[stayed], upward=self._upward)
+        self._upward = not self._upward
 
     def _publish(self, events: pa.Table) -> None:
         self._events.append(events)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import GoffishError, JobError
-from goffish.streaming.graphs.programs.part import Batch, Part
+from goffish.streaming.graphs.programs.part import Batch, Moves, Part
 from goffish.streaming.graphs.programs.program import Context, LiveProgram
 from goffish.streaming.operators import described
 from goffish.streaming.runtime.launch import CONTROL
@@ -28,6 +28,8 @@ PROGRAM = "program"
 PLACE_BITS = 32
 #: Seconds for which a worker that fails tries to report why.
 _REPORT_S = 1.0
+#: Superstep of packets with vertices that get another worker.
+_MOVES = -1
 
 
 class Job(NamedTuple):
@@ -57,12 +59,18 @@ class Epoch(NamedTuple):
         Whether something is removed, on any worker.
     snapshot : str
         File for the state after the epoch, or nothing.
+    moves : Moves
+        Vertices that get another worker before the epoch.
+    most : int
+        Moves that are proposed after the epoch, at most.
     """
 
     number: int
     batch: Batch
     removes: bool
     snapshot: str
+    moves: Moves
+    most: int
 
 
 class Packet(NamedTuple):
@@ -73,7 +81,7 @@ class Packet(NamedTuple):
     epoch, superstep : int
     targets : int64 array
         Numbers of vertices.
-    values : array
+    values : array or Record
     shared : array
         For all workers.
     sent : int
@@ -83,7 +91,7 @@ class Packet(NamedTuple):
     epoch: int
     superstep: int
     targets: NDArray[np.int64]
-    values: NDArray[Any]
+    values: Any
     shared: NDArray[Any]
     sent: int
 
@@ -103,6 +111,8 @@ class Done(NamedTuple):
         Pairs that are adjacent now, and those of them that are also in another part.
     seconds : float
         Processor time.
+    proposals : tuple of arrays
+        As of `Part.proposals`.
     """
 
     number: int
@@ -114,6 +124,7 @@ class Done(NamedTuple):
     edges: int
     crossing: int
     seconds: float
+    proposals: tuple[NDArray[Any], ...]
 
 
 class Worker:
@@ -184,6 +195,8 @@ class Worker:
         begun = time.thread_time()
         ctx, program = self._ctx, self._program
         ctx.epoch, ctx.superstep, ctx.settled, ctx.removes = epoch.number, 0, 0, epoch.removes
+        if len(epoch.moves.numbers):
+            self._move(epoch.moves)
         change = self._part.apply(epoch.batch, epoch.number << PLACE_BITS)
         ctx.fit()
         ctx.reset(change.new)
@@ -205,11 +218,29 @@ class Worker:
             ctx.reset(change.gone)
         if epoch.snapshot:
             self._save(epoch.snapshot)
+        proposals = self._part.proposals(self._workers, epoch.most) if epoch.most else ()
         seconds = time.thread_time() - begun
         edges, crossing = self._part.edges, self._part.crossing
         return Done(
-            epoch.number, partial, ctx.events(), ctx.superstep, messages, remote, edges, crossing, seconds
+            epoch.number, partial, ctx.events(), ctx.superstep, messages, remote, edges, crossing, seconds, proposals
         )  # fmt: skip
+
+    def _move(self, moves: Moves) -> None:
+        """Hand vertices over to their new workers, and take those of others."""
+        ctx, part, nothing = self._ctx, self._part, np.zeros(0, np.int64)
+        went, records = part.hand_over(moves, ctx.state)
+        for one in self._others:
+            self._send(one, Packet(ctx.epoch, _MOVES, nothing, records.get(one), nothing, 0))
+        self._wait(lambda: all(self._packets.values()))
+        packets = [self._packets[one].popleft() for one in self._others]
+        taken = [packet.values for packet in packets if packet.values is not None]
+        came = part.take_over(taken)
+        ctx.fit()
+        for name, column in ctx.state.items():
+            if taken:
+                column[came] = np.concatenate([record.state[name] for record in taken])
+        part.count_pairs()
+        self._program.moved(ctx, came, went)
 
     def _exchange(self) -> tuple[NDArray[np.int64], NDArray[Any], bool, tuple[int, int]]:
         """End a superstep: return messages for this worker, whether there are any at all, and how many it sent."""
