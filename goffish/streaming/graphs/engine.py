@@ -355,7 +355,7 @@ class Engine:
             one.deliver()
 
     def move_to(self, other: Engine, records: Records, pending: Records) -> None:
-        """Follow what has changed until an instance, whose sequencer goes on with records that wait.
+        """Follow what has changed until an instance, whose sequencer continues with records that wait.
 
         Parameters
         ----------
