@@ -96,6 +96,14 @@ class Followed(ABC):
         if self._check is None:
             raise InputError("the algorithm is closed: it does not follow the graph any more")
         self._check()
+        try:
+            return self._made()
+        except SystemError as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):  # Ctrl-C while numba called a kernel
+                raise KeyboardInterrupt from None
+            raise
+
+    def _made(self) -> Result:
         self._check_needed()
         if self._reason in (_INTERRUPTED, _ANEW):
             self._seen = Seen(*self._given)

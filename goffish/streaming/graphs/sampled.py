@@ -29,6 +29,8 @@ _CHANGED = 0.25
 _PILOT = 1 << 40
 #: Samples that a thread draws at a time, at least.
 _TASK = 64
+#: Tasks of a thread, at most: Ctrl-C waits for the end of one.
+_TASKS = 64
 
 
 class Samples(NamedTuple):
@@ -224,7 +226,7 @@ class SampledBetweenness(Followed):
         if not number:
             return samples
         threads = thread_count()
-        step = max(1, math.ceil(count * max(_TASK / number, 1 / (8 * threads))))
+        step = max(1, math.ceil(count * max(_TASK / number, 1 / (_TASKS * threads))))
         bounds = np.append(np.arange(0, count, step), count)
         places = np.append(0, np.cumsum(np.maximum(samples.sizes, 0)))[bounds]
         arcs = self._both_arcs()

@@ -452,6 +452,23 @@ def stop(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def test_an_interruption_that_numba_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when Ctrl-C ends a result with an internal error of numba, or other errors are taken for Ctrl-C."""
+    live = LiveGraph(lateness=0)
+    live.feed(edges(planted(2, 5, 1)))
+    cores = live.follow("cores")
+    for cause, kind in ((KeyboardInterrupt(), KeyboardInterrupt), (ValueError(), SystemError)):
+
+        def fail(cause: BaseException = cause) -> None:
+            raise SystemError("returned a result with an exception set") from cause
+
+        with monkeypatch.context() as patched:
+            patched.setattr(cores, "_pass", fail)
+            with pytest.raises(kind):
+                cores.result()
+    compare_tables(cores.result(), gf.run("cores", live.graph()))
+
+
 def test_algorithms_that_are_not_used_any_more() -> None:
     live = LiveGraph(lateness=0)
     live.follow("degrees")
