@@ -138,7 +138,7 @@ def increments(programs: list[str], scales: list[int]) -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=int, default=16, help="logarithm of the number of vertices [default: 15]")
+    parser.add_argument("--scale", type=int, default=16, help="logarithm of the number of vertices [default: 16]")
     parser.add_argument("--programs", nargs="*", default=list(_PROGRAMS), choices=list(_PROGRAMS))
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     given = parser.parse_args()
