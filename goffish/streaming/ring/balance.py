@@ -51,6 +51,7 @@ class Balance:
     def __init__(self, node: Loaded, now: float) -> None:
         self._node, self._options = node, node.options
         self._load: deque[tuple[float, int]] = deque()
+        self._long = 0  # how many of these queues are not short
         self._load_due = now + self._options.checkpoint_s
         self._quiet_until = now
         self._light_since = now
@@ -85,9 +86,11 @@ class Balance:
             self._balance(now)
 
     def _observe(self, now: float) -> None:
+        short = self._options.low[0]
         self._load.append((now, self._node.queued))
+        self._long += self._node.queued >= short
         while self._load[0][0] < now - _LOAD_S:
-            self._load.popleft()
+            self._long -= self._load.popleft()[1] >= short
         if not self._is_light:
             self._light_since = now
 
@@ -101,7 +104,9 @@ class Balance:
 
     @property
     def _is_light(self) -> bool:
-        return self._queue_length < self._options.low[0] and self._node.cpu < self._options.low[1]
+        # Nodes with little to do ask hundreds of times per second: they do not sort.
+        is_short = not self._long or self._queue_length < self._options.low[0]
+        return is_short and self._node.cpu < self._options.low[1]
 
     @property
     def _is_overloaded(self) -> bool:
