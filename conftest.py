@@ -16,6 +16,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Hundreds of processes import the same modules: without bytecode, as containers often have it, each would compile them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# numba colors the messages of thousands of errors that it handles itself: with colorama, a sixth of the time that it
+# takes to compile a kernel.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 # The same examples on every run: a failure in CI can be repeated at once. Hypothesis would also try constants of the
 # modules that are loaded, which depend on what the process tested before.

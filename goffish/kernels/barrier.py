@@ -91,7 +91,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     return types.void(array, types.intp), generate
 
 
-@kernel
+@kernel(inner=True)
 def wait(barrier: Any, parties: int) -> None:
     """Return once all `parties` threads have called; what each wrote before is seen by all after."""
     if parties == 1:

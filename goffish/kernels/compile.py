@@ -20,6 +20,7 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
 from numba.core.types import unliteral
 
 from goffish.errors import GoffishWarning
@@ -31,7 +32,9 @@ _locked: set[str] = set()
 _LONGEST_S = 60.0
 
 
-def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never", allocates: bool = True) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, *, inline: str = "never", allocates: bool = True, inner: bool = False
+) -> Any:
     """Compile a function over flat arrays on its first call, for each combination of types.
 
     Parameters
@@ -42,21 +45,20 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never",
     allocates : bool
         False: it makes no arrays. References to arrays are then not counted, which takes most of the time of small
         kernels over many arrays.
-
-    Notes
-    -----
-    Kernels whose names begin with an underscore are called by kernels only: without the code that makes them callable
-    from Python, they compile in three quarters of the time.
+    inner : bool
+        True: only kernels call it, as they alone call those whose names begin with an underscore. Without the code
+        that makes it callable from Python, it compiles in three quarters of the time.
     """
     if function is None:
-        return partial(kernel, inline=inline, allocates=allocates)
-    inner = function.__name__.startswith("_")
+        return partial(kernel, inline=inline, allocates=allocates, inner=inner)
     compile_it = partial(
-        njit, nogil=True, inline=inline, _nrt=allocates, no_cpython_wrapper=inner, no_cfunc_wrapper=inner
-    )
+        njit, nogil=True, inline=inline, _nrt=allocates, no_cfunc_wrapper=True,
+        no_cpython_wrapper=inner or function.__name__.startswith("_"),
+    )  # fmt: skip
     try:
         compiled = compile_it(cache=True)(function)
         compiled._cache.save_overload = partial(_save, compiled._cache.save_overload)
+        compiled._cache.load_overload = partial(_load, compiled._cache)
     except RuntimeError:  # no folder can be written
         compiled = compile_it()(function)
         _warn()
@@ -97,6 +99,16 @@ def _compile_once(compiled: Dispatcher, compile_types: Callable[[Any], Any], typ
                 held.callback(fcntl.flock, file, fcntl.LOCK_UN)
         # A constant is passed like any other number: kernels would be compiled again for each of them.
         return compile_types(tuple(map(unliteral, types)))
+
+
+def _load(cache: Any, types: Any, target: Any) -> Any:
+    """Load a kernel that is kept on disk.
+
+    numba would first load its implementations of Python and NumPy, which takes half a second, and only compiling needs.
+    """
+    rtsys.initialize(target)
+    with cache._guard_against_spurious_io_errors():
+        return cache._load_overload(types, target)
 
 
 def _digest(function: Any) -> str:

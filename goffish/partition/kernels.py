@@ -12,7 +12,7 @@ _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
 
 
-@kernel
+@kernel(inner=True)
 def splitmix64(x):
     """Finaliser of splitmix64 (Steele, Lea & Flood 2014): a bijection of 64-bit numbers."""
     x = x + _GOLDEN
@@ -262,7 +262,7 @@ def volumes(offsets, targets, owner, seen, part_volume, part_boundary):
             part_boundary[mine] += 1
 
 
-@kernel
+@kernel(inner=True)
 def distances(offsets, targets, source, distance, queue):
     """Hop counts from `source` into `distance` (-1 on entry); returns how many were reached, in `queue`."""
     distance[source] = 0

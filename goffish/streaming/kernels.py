@@ -43,7 +43,7 @@ def _mixed(value):
     return value ^ (value >> np.uint64(32))
 
 
-@kernel
+@kernel(inner=True)
 def xxh64(data, begin, end):
     """XXH64 with seed 0 of ``data[begin:end]`` (uint8)."""
     size = end - begin
@@ -74,7 +74,7 @@ def xxh64(data, begin, end):
     return _mixed(value)
 
 
-@kernel
+@kernel(inner=True)
 def xxh64_number(number):
     """XXH64 with seed 0 of the 8 little-endian bytes of an int64."""
     value = _P5 + np.uint64(8)

@@ -165,3 +165,31 @@ def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def three_times(x: int) -> int:
     return 3 * x
+
+
+KEPT = """
+import sys
+import numpy as np
+from goffish.kernels.compile import kernel
+
+@kernel
+def total(values):
+    return np.sort(values)[1:].sum()
+
+@kernel
+def mean(values):
+    return values.mean()
+
+print(total(np.arange(3.0)), "numba.np.polynomial" in sys.modules)
+if sys.argv[1] == "both":
+    print(mean(np.arange(3.0)))
+"""
+
+
+def test_kernels_on_disk_need_no_compiler(tmp_path: Path) -> None:
+    """Breaks when a process that only loads kernels waits for what compiles others, or compiles no more after that."""
+    (tmp_path / "program.py").write_text(KEPT)
+    for argument, printed in (("one", "3.0 True\n"), ("one", "3.0 False\n"), ("both", "3.0 False\n1.0\n")):
+        command = [sys.executable, "-c", "import program", argument]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stdout == printed, done.stderr

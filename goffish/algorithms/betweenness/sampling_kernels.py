@@ -75,7 +75,7 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
             counts[path[at]] += 1
 
 
-@kernel
+@kernel(inner=True)
 def draw_path(forward, backward, s, t, state, levels, paths, queues, sides, path):
     """Draw one of the shortest paths between two vertices; each is equally likely.
 

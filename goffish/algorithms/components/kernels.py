@@ -26,7 +26,7 @@ def link(parent, u, v):
             v, up_v = up_v, parent[up_v]
 
 
-@kernel
+@kernel(inner=True)
 def flatten(parent):
     """Point every vertex at its root. Parents come before children in descending order, so one look suffices."""
     for v in range(parent.size - 1, -1, -1):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.kernels.arrays import copy_values, make_room
+from goffish.kernels.arrays import copy_values, make_room, stable_order
 from goffish.kernels.compile import kernel
 from goffish.kernels.heap import pop, push
 
@@ -126,7 +126,7 @@ def relax_levels(active, rows, limit, entries, parents, source, vertex_ids, tree
         s = active[a]
         low, remote = subgraph_offsets[s], remote_offsets[s]
         first, last = message_offsets[s], message_offsets[s + 1]
-        entry = first + np.argsort(message_distance[first:last], kind="mergesort")
+        entry = first + stable_order(message_distance[first:last])
         head = tail = 0
         next_entry = 0
         if low <= source < subgraph_offsets[s + 1] and distance[source] > 0:

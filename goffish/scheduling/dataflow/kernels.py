@@ -87,7 +87,7 @@ class Rates(NamedTuple):
     ideal_out: NDArray[np.float64]
 
 
-@kernel
+@kernel(inner=True)
 def empty_rates(n):
     """Allocate the rates of `n` PEs."""
     return Rates(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
@@ -116,7 +116,7 @@ def _serve(flow, i, rate, power, backlog, rates):
     rates.local[i] = done / total if total > 0 else 1.0
 
 
-@kernel
+@kernel(inner=True)
 def relative(graph, rates):
     """Return the mean over outputs of their shares of the ideal, each at most 1, and the overall share."""
     mean, sent, wanted = 0.0, 0.0, 0.0
@@ -127,7 +127,7 @@ def relative(graph, rates):
     return mean / graph.outputs.size, min(1.0, sent / wanted) if wanted > 0 else 1.0
 
 
-@kernel
+@kernel(inner=True)
 def estimate(flow, external, power, backlog, rates):
     """Fill all of `rates` except the ideal ones, which must be filled; return both relative throughputs (`relative`).
 
@@ -143,7 +143,7 @@ def estimate(flow, external, power, backlog, rates):
     return relative(graph, rates)
 
 
-@kernel
+@kernel(inner=True)
 def activated(graph, alternates, active):
     """The dataflow with these alternates, numbered from 0 within each PE."""
     flow = ActiveFlow(graph, np.empty(active.size), np.empty(active.size))
@@ -170,7 +170,7 @@ def estimate_active(graph, alternates, active, external, power, backlog, table):
     return mean, whole
 
 
-@kernel
+@kernel(inner=True)
 def throughput(flow, external, power, backlog, rates):
     """Fill all of `rates`; return the mean relative throughput of the outputs, 0 if a PE has no core."""
     ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)

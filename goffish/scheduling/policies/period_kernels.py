@@ -43,7 +43,7 @@ class Cores(NamedTuple):
     totals: NDArray[np.int64]
 
 
-@kernel
+@kernel(inner=True)
 def mean_throughput(flow, rates, power):
     """Mean relative throughput of timesteps with these external rates, shape (timesteps, elements)."""
     nothing, found, total = np.zeros(power.size), empty_rates(power.size), 0.0
@@ -52,7 +52,7 @@ def mean_throughput(flow, rates, power):
     return total / rates.shape[0]
 
 
-@kernel
+@kernel(inner=True)
 def scale_for(flow, rates, need, target):
     """The least multiple of `need` whose mean throughput reaches the target."""
     low, high = 0.0, 1.0
@@ -75,7 +75,7 @@ def _share(power, need):
     return power / need if need > 0 else np.inf
 
 
-@kernel
+@kernel(inner=True)
 def scarcest(cores):
     """The PE with the lowest share of its need, the first among equals."""
     chosen, least = 0, np.inf
@@ -94,7 +94,7 @@ def _change(cores, m, i, count):
     cores.power[i] += count * cores.speeds[m]
 
 
-@kernel
+@kernel(inner=True)
 def occupy(cores):
     """Assign every free core to the scarcest PE."""
     for m in range(cores.free.size):
@@ -103,7 +103,7 @@ def occupy(cores):
             _change(cores, m, scarcest(cores), 1)
 
 
-@kernel
+@kernel(inner=True)
 def balance(cores, moves):
     """Move the slowest cores of the PEs with the highest share to the scarcest, as long as the lowest share rises.
 
@@ -152,7 +152,7 @@ def _restore(cores, m, held, moves, power):
     cores.power[:] = power
 
 
-@kernel
+@kernel(inner=True)
 def no_moves():
     """An empty list of moves."""
     moves = [(0, 0, 0)]
@@ -160,7 +160,7 @@ def no_moves():
     return moves
 
 
-@kernel
+@kernel(inner=True)
 def retire(flow, rates, target, cores, ending):
     """Stop machines, in the order of `ending`, as long as the mean throughput of the others reaches the target.
 
@@ -193,13 +193,13 @@ class Types(NamedTuple):
     prices: NDArray[np.float64]
 
 
-@kernel
+@kernel(inner=True)
 def reached(flow, rates, target, cores):
     """Whether every PE has an instance, and the mean throughput reaches the target."""
     return cores.totals.min() > 0 and mean_throughput(flow, rates, cores.power) >= target - SLACK
 
 
-@kernel
+@kernel(inner=True)
 def expand(flow, rates, target, scale, cores, kinds, first, types, moves):
     """Add machines from row `first` on until the target is reached; return the row after the last one.
 
@@ -225,7 +225,7 @@ def expand(flow, rates, target, scale, cores, kinds, first, types, moves):
     return cores.free.size
 
 
-@kernel
+@kernel(inner=True)
 def exchange(flow, rates, target, scale, cores, kinds, first, types, ending, gone):
     """Replace machines of `ending` that are not `gone` by cheaper ones, from row `first` on; return the row after them.
 

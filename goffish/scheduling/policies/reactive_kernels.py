@@ -51,7 +51,7 @@ class Instances(NamedTuple):
     count: NDArray[np.int64]
 
 
-@kernel
+@kernel(inner=True)
 def flow_on(flow, external, first, power, dirty, rates):
     """Compute PE `first` and all PEs after it whose input changes; `dirty` marks further PEs to compute.
 
@@ -80,7 +80,7 @@ def flow_on(flow, external, first, power, dirty, rates):
                 last = max(last, graph.position[j])
 
 
-@kernel
+@kernel(inner=True)
 def flow_dirty(flow, external, power, dirty, rates):
     """Compute all marked PEs; return the mean relative throughput of the outputs."""
     for i in flow.graph.order:
@@ -89,7 +89,7 @@ def flow_dirty(flow, external, power, dirty, rates):
     return relative(flow.graph, rates)[0]
 
 
-@kernel
+@kernel(inner=True)
 def flow_all(flow, external, power):
     """Compute all PEs; return the rates, marks for `flow_on`, and the mean relative throughput of the outputs."""
     n = power.size

@@ -166,7 +166,7 @@ def lighter(entries, base, element):
     return chosen
 
 
-@kernel
+@kernel(inner=True)
 def next_better(alternates, element, active):
     """The alternate with the least value above that of the active one, the first among equals; -1 if there is none."""
     value, low, chosen = alternates.value, alternates.offsets[element], -1

@@ -12,7 +12,7 @@ NOTHING, REVOKED, REFUSED = 0, 1, 2
 AT_END_OF_SLOT, AT_START_OF_HOUR = 1, 2
 
 
-@kernel
+@kernel(inner=True)
 def price_of(rules, choice, priced, locked, now, after):
     """Price that a charge of this slot is multiplied by."""
     if not rules.spot[choice]:
@@ -32,7 +32,7 @@ def leave(rules, state, work, saved, choice, hour, left, locked, action, now):
     return (QUIESCED, saved, saved, -1, 0, 0, 0.0), rules.release[row, hour] * price
 
 
-@kernel
+@kernel(inner=True)
 def save_slots(rules, work):
     """Slots of a checkpoint that begins with this much remaining work."""
     return rules.saves[min(work, rules.saves.size) - 1]

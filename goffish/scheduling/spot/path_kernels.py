@@ -9,7 +9,7 @@ from goffish.kernels.compile import kernel
 from goffish.scheduling.spot.job_kernels import AT_END_OF_SLOT, AT_START_OF_HOUR, save_slots
 
 
-@kernel
+@kernel(inner=True)
 def price_at(rules, choice, slot, hour, prices):
     """Price of a charge that is due at the start of a slot."""
     if not rules.spot[choice]:

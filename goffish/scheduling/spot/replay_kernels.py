@@ -72,13 +72,13 @@ class Strategy(NamedTuple):
     edges: np.ndarray
 
 
-@kernel
+@kernel(inner=True)
 def behind(plan, work, slot):
     """Whether the progress is below the line from submission to deadline at a slot (c_p(t) < e_p(t))."""
     return (plan.work - work) * plan.slots < slot * plan.work
 
 
-@kernel
+@kernel(inner=True)
 def catch_up(plan, rules, left, work, saved):
     """Action of uniform progress on demand: stay until it is ahead of the line two start-ups later (hysteresis)."""
     checkpoint = rules.checkpoint
@@ -126,7 +126,7 @@ def heuristic_action(plan, rules, left, state, work, saved, choice, price):
     return CHECKPOINT if due else PROCESS
 
 
-@kernel
+@kernel(inner=True)
 def bin_of(edges, price):
     """Number of edges strictly below a price."""
     found = 0
@@ -135,7 +135,7 @@ def bin_of(edges, price):
     return found
 
 
-@kernel
+@kernel(inner=True)
 def table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint):
     """Action of a table in a joint price state."""
     if state == LOCAL_STATE:

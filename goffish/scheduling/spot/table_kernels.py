@@ -180,7 +180,7 @@ def decide(running, saving, rules, choice, charges, sizes, ready, lost, free, fe
                     pack(quits[k, :s], words[1 + k, p, s - 1, d])
 
 
-@kernel
+@kernel(inner=True)
 def pack(quits, found):
     """Pack the decisions to cancel checkpoints into words."""
     for i in range(quits.size):
@@ -189,7 +189,7 @@ def pack(quits, found):
         found[i // IN_WORD] |= np.uint64(quits[i]) << np.uint64(2 * (i % IN_WORD))
 
 
-@kernel
+@kernel(inner=True)
 def place(word, dictionary, index):
     """Position of a row of words in the hash index of a dictionary: existing, or for insertion."""
     mixed = np.uint64(0)

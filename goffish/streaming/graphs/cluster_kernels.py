@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from goffish.kernels.arrays import copy_values
 from goffish.kernels.compile import kernel
 from goffish.streaming.graphs.kernels import link, unlink
 from goffish.streaming.graphs.pattern_kernels import EDGE_OFF, EDGE_ON, VALUE
@@ -383,7 +384,7 @@ def last_members(component, vertices, last, found):
 # Measures.
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def quick_measure(groups, group, code, k):
     """Return a measure that is known without a look at the members; NaN otherwise."""
     if code in (SIZE, COUNT_ALL):
@@ -483,7 +484,7 @@ def _diameter(groups, members):
     return float(found)
 
 
-@kernel
+@kernel(inner=True)
 def slow_measure(groups, code, k, members, seen):
     """Return a measure of some vertices, of which those count for attributes that are seen; NaN if it has none."""
     if code in (DENSITY, DIAMETER):
@@ -523,7 +524,7 @@ def _measure(forest, component, code, k):
     return found
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def accepts(conditions, i, value):
     """Whether a measure satisfies a condition."""
     sign = (value > conditions.bounds[i]) - (value < conditions.bounds[i])
@@ -550,25 +551,26 @@ def _longer(column, size):
     if size <= column.size:
         return column
     found = np.empty(max(16, 2 * column.size, size), column.dtype)
-    found[: column.size] = column
+    copy_values(found, column)
     return found
 
 
-@kernel
+@kernel(inner=True)
 def emit(made, observation, status, cluster, other, size):
     """Add an event; its vertices follow, and then those that it is about if they are others."""
     rows, measures, vertices, count, used = made
     if count == rows.shape[0]:
         space = max(16, 2 * count)
         more, others = np.empty((space, rows.shape[1]), np.int64), np.full((space, measures.shape[1]), np.nan)
-        more[:count], others[:count] = rows, measures
+        copy_values(more.ravel(), rows.ravel())
+        copy_values(others.ravel(), measures.ravel())
         rows, measures = more, others
     rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = observation, status, cluster, other
     rows[count, 4], rows[count, 5], rows[count, 6], rows[count, 7] = size, used, used, used
     return rows, measures, vertices, count + 1, used
 
 
-@kernel
+@kernel(inner=True)
 def add_vertex(made, vertex, shown=True):
     """Add a vertex to the last event; one that is not shown is of those that it is about."""
     rows, measures, vertices, count, used = made
@@ -709,7 +711,7 @@ def _report(forest, vertex, moves, observation):
     rows, count = moves
     if count == rows.shape[0]:
         more = np.empty((max(16, 2 * count), rows.shape[1]), np.int64)
-        more[:count] = rows
+        copy_values(more.ravel(), rows.ravel())
         rows = more
     rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = observation, vertex, forest.shown[vertex], cluster
     forest.shown[vertex] = cluster

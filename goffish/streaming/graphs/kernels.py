@@ -139,13 +139,13 @@ def _logarithm(space):
     return found
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def link(adjacency, vertex, edge):
     """Add an edge to a vertex; the pool has space for a larger block."""
     attach(adjacency, vertex, edge, edge)
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def attach(adjacency, vertex, edge, entry):
     """Add an edge to a vertex by an entry whose lower 32 bits are its number."""
     size, space = adjacency.sizes[vertex], adjacency.spaces[vertex]
@@ -170,7 +170,7 @@ def attach(adjacency, vertex, edge, entry):
     adjacency.sizes[vertex] = size + 1
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def unlink(adjacency, vertex, edge):
     """Remove an edge from a vertex; the last one takes its place."""
     start, last = adjacency.starts[vertex], adjacency.sizes[vertex] - 1
@@ -180,12 +180,12 @@ def unlink(adjacency, vertex, edge):
     adjacency.sizes[vertex] = last
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def fits(adjacency, vertex):
     return adjacency.used[0] + max(LEAST_SPACE, 2 * adjacency.spaces[vertex]) <= adjacency.pool.size
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def note(changes, at, record, op, element, name, kind, bits, old_kind, old_bits):
     changes.records[at], changes.ops[at], changes.elements[at], changes.names[at] = record, op, element, name
     changes.kinds[at], changes.bits[at] = kind, bits
@@ -193,7 +193,7 @@ def note(changes, at, record, op, element, name, kind, bits, old_kind, old_bits)
     return at + 1
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def add_vertex(vertices, vertex, changes, at, record):
     if vertices[vertex]:
         return at
@@ -201,7 +201,7 @@ def add_vertex(vertices, vertex, changes, at, record):
     return note(changes, at, record, ADD_VERTEX, vertex, -1, NONE, 0, NONE, 0)
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def remove_edge(graph, edge, changes, at, record):
     source, target = graph.edges.sources[edge], graph.edges.targets[edge]
     graph.edges.alive[edge] = False
@@ -211,7 +211,7 @@ def remove_edge(graph, edge, changes, at, record):
     return note(changes, at, record, REMOVE_EDGE, edge, -1, NONE, source, NONE, target)
 
 
-@kernel
+@kernel(inner=True)
 def edges_of(graph, keys, vertex):
     """Return the edges of a vertex in the order of their ids."""
     found = np.empty(graph.outgoing.sizes[vertex] + graph.incoming.sizes[vertex], np.int64)
@@ -287,7 +287,7 @@ def _apply(graph, records, keys, update, record, changes, at, counts):
     return _set(attributes, op, element, records, update, changes, at, record)
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def follow(graph, watches, changes, begin, end, flips, at):
     """Evaluate the predicates that some changes concern."""
     for i in range(begin, end):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from goffish.kernels.arrays import copy_values, stable_order
 from goffish.kernels.compile import kernel
 from goffish.streaming.graphs.kernels import link, unlink
 
@@ -26,14 +27,14 @@ _ROW = np.int64(1) << 32
 # Lists that grow.
 
 
-@kernel
+@kernel(inner=True)
 def doubled(column):
     found = np.empty(max(16, 2 * column.size), column.dtype)
-    found[: column.size] = column
+    copy_values(found, column)
     return found
 
 
-@kernel
+@kernel(inner=True)
 def touch(touched, key, old):
     """Note an answer and its value, which only counts if it is the first one since the last observation."""
     keys, olds, count = touched
@@ -61,7 +62,7 @@ def _first_touches(touched):
     keys, _, count = touched
     if count == 1:
         return np.zeros(1, np.int64)
-    order = np.argsort(keys[:count], kind="mergesort")
+    order = stable_order(keys[:count])
     size = 0
     for i in range(count):
         if i == 0 or keys[order[i]] != keys[order[i - 1]]:
@@ -105,7 +106,7 @@ def match(deltas, current, held, ends, touched, found, observation, whole):
 # Degrees.
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def parallel_edge(net, edge, u, v):
     """Return another edge from a vertex to another one, or -1."""
     if net.outgoing.sizes[u] <= net.incoming.sizes[v]:
@@ -292,7 +293,7 @@ def _shrink(net, hops, row, sinks, rule, vertex, losing, touched):
         if nearest < rule.most:
             candidates[count], distances[count] = gone[i], nearest + 1
             count += 1
-    order = np.argsort(distances[:count])
+    order = stable_order(distances[:count])
     return _relax(net, hops, row, sinks, rule, candidates[:count][order], distances[:count][order], touched)
 
 

@@ -20,7 +20,7 @@ NEW, EVERYTHING = ID - 1, ID - 2
 OFF, ON, RENEWED = range(3)
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def less(kinds, numbers, bounds, stored, a, b):
     """Whether the key of a slot comes first: numbers by value, then texts by code point."""
     if kinds[a] != kinds[b]:
@@ -42,7 +42,7 @@ def _sign_of_keys(keys, a, b):
     return -1 if less(*keys, a, b) else 1
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def accepts(operator, sign):
     if operator == EQUAL:
         return sign == 0
@@ -120,7 +120,7 @@ def _id_compares(programs, at, keys, element):
     return accepts(programs.operators[at], _sign_of_keys(keys, element, given))
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def holds(programs, program, attributes, keys, element, seen, tables, stack):
     """Whether a predicate holds for an element that exists."""
     size = 0
@@ -217,7 +217,7 @@ def _program(watch, name, i):
     return watch.mentions[watch.firsts[name - ID] + i]
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def follow_vertex(graph, watches, vertex, name, record, flips, at):
     """Evaluate the predicates for a vertex that mention an attribute, or those for `NEW` or `EVERYTHING`."""
     watch = watches.vertices
@@ -231,7 +231,7 @@ def follow_vertex(graph, watches, vertex, name, record, flips, at):
     return at
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def begin_vertex(graph, watches, vertex, flips, at):
     """Evaluate all predicates for a vertex whose edges are still to follow."""
     watch = watches.vertices
@@ -246,7 +246,7 @@ def begin_vertex(graph, watches, vertex, flips, at):
     return at
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def follow_edge(graph, watches, edge, name, record, flips, at):
     """Evaluate the predicates for an edge that mention an attribute, or those for `NEW` or `EVERYTHING`."""
     watch = watches.edges
@@ -256,7 +256,7 @@ def follow_edge(graph, watches, edge, name, record, flips, at):
     return at
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def lose_vertex(graph, watches, vertex, record, flips, at):
     """Note that no predicate holds for a vertex that is gone."""
     program = 0
@@ -266,7 +266,7 @@ def lose_vertex(graph, watches, vertex, record, flips, at):
     return at
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def lose_edge(watches, edge, source, target, record, flips, at):
     """Note that no predicate holds for an edge that is gone."""
     watch, program = watches.edges, 0
@@ -279,7 +279,7 @@ def lose_edge(watches, edge, source, target, record, flips, at):
     return at
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def renew_edge(graph, watches, edge, record, flips, at):
     """Report that an edge for which predicates hold was seen again."""
     watch, edges = watches.edges, graph.edges

@@ -94,7 +94,7 @@ def settle_pairs(pairs, new, numbers, before):
 # Rows.
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def attach_other(rows, vertex, half, other, weight):
     """Add a neighbor to the row of a vertex, by its half of a pair."""
     adjacency = rows.adjacency
@@ -111,7 +111,7 @@ def attach_other(rows, vertex, half, other, weight):
         rows.weights[moved + size] = weight
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def detach_other(rows, vertex, half):
     """Remove a neighbor from the row of a vertex."""
     adjacency = rows.adjacency
@@ -123,7 +123,7 @@ def detach_other(rows, vertex, half):
         rows.weights[at] = rows.weights[last]
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def put(net, pair, old, new):
     """Add a pair to the rows of its ends, remove it, or change its weight."""
     u, v = net.sources[pair], net.targets[pair]
@@ -147,7 +147,7 @@ def put_all(net, pairs, before, weights):
         put(net, pairs[i], before[i], weights[pairs[i]])
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inner=True)
 def degrees(net, sizes):
     """Write the number of neighbors of each vertex, in both directions together."""
     for v in range(sizes.size):

@@ -148,7 +148,7 @@ def arcs_by_ghost(arcs, far):
                     far_weights[at] = weights[i]
 
 
-@kernel
+@kernel(inner=True)
 def tell(v, ghost, notes, told):
     """Note that vertex v has news for the owner of a ghost, once for each unit; the number of notes so far."""
     door = notes.door[ghost]

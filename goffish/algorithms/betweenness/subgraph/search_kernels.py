@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
-from goffish.kernels.arrays import make_room
+from goffish.kernels.arrays import make_room, stable_order
 from goffish.kernels.compile import kernel
 from goffish.kernels.heap import pop, push
 
@@ -86,7 +86,7 @@ def search_levels(source, mail, far, arcs, distances, lowered, touched):
     n = distance.size
     for i in range(tail.size):
         seen[tail[i]] = min(seen[tail[i]], near[i])
-    order = np.argsort(near, kind="mergesort")
+    order = stable_order(near)
     queue = np.empty(n, np.int64)
     head = end = count = 0
     if source >= 0:

@@ -27,7 +27,7 @@ EDGE_DELAY, PAID, EDGE_LOG = range(3)
 PENALTY = 1000.0
 
 
-@kernel
+@kernel(inner=True)
 def total(row):
     """Sum in a plain loop: NumPy's sums compile for longer than they run here."""
     found = 0
@@ -60,7 +60,7 @@ def download_share(before, after, old, new):
     return share
 
 
-@kernel
+@kernel(inner=True)
 def general_downtime(m, i, before, after):
     """Eq. 25 to 32, of PE i."""
     hosts, old, new, same = before.size, 0, 0, True
@@ -94,7 +94,7 @@ def general_downtime(m, i, before, after):
     return m.scalars[SYNC_S] + worst
 
 
-@kernel
+@kernel(inner=True)
 def storm_downtime(m, i, before, after):
     """Eq. 34 to 38, of PE i; without the restart in place."""
     hosts, old, new, same, pair = before.size, 0, 0, True, False
@@ -158,7 +158,7 @@ def element_downtimes(m, i, candidates):
     return found
 
 
-@kernel
+@kernel(inner=True)
 def stream_delay(delays, first, second):
     """Eq. 3."""
     worst = 0.0
@@ -190,7 +190,7 @@ def stream_delays(delays, first, second):
     return found
 
 
-@kernel
+@kernel(inner=True)
 def stream_price(traffic, rate, first, second):
     """Eq. 4, over pairs of replicas."""
     found = 0.0
@@ -202,7 +202,7 @@ def stream_price(traffic, rate, first, second):
     return found * rate / (total(first) * total(second))
 
 
-@kernel
+@kernel(inner=True)
 def refresh(m, counts, i, nodes, edges):
     """Update the metrics that depend on the placement of PE i."""
     row = counts[i]
@@ -237,7 +237,7 @@ def _refresh_edge(between, rate, first, second, edge):
                     edge[EDGE_LOG] += between[LINK_LOG, u, v]
 
 
-@kernel
+@kernel(inner=True)
 def figures(m, counts, nodes, edges):
     """Response time, price, downtime, logarithm of the availability, and the shortfall of PEs that cannot keep up."""
     size = len(counts)
@@ -290,7 +290,7 @@ def excess(bounds, response, price, downtime, log):
     return over if over > 1e-9 else 0.0
 
 
-@kernel
+@kernel(inner=True)
 def workspace(m, counts):
     """Compute the metrics that `refresh` maintains from a placement."""
     nodes, edges = np.zeros((3, len(counts))), np.zeros((3, m.pred.size))

@@ -41,7 +41,7 @@ def _on(counts, v):
     return found
 
 
-@kernel
+@kernel(inner=True)
 def score(m, counts, nodes, edges):
     """The objective, plus a large penalty for violations."""
     response, price, downtime, log, missing = figures(m, counts, nodes, edges)
@@ -62,7 +62,7 @@ def _fits(elements, hosts, counts, v):
     )
 
 
-@kernel
+@kernel(inner=True)
 def attempt(m, counts, wanted, nodes, edges, best, keep):
     """Score of a changed placement if it fits and is better than `best`, else infinite.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from goffish.kernels.arrays import stable_order
 from goffish.kernels.compile import kernel
 from goffish.scheduling.policies.latency_aware.score_kernels import (
     evaluate,
@@ -19,14 +20,14 @@ TOLERANCE = 1e-15
 DOUBT, OVERLOAD_DOUBT = 1e-12, 1e-8
 
 
-@kernel
+@kernel(inner=True)
 def key_of(p, place, by_count):
     """The objective: violations (or the overload), then the score."""
     score, _, violations, overload = evaluate(p, place)
     return (float(violations) if by_count else rounded(overload)), score
 
 
-@kernel
+@kernel(inner=True)
 def pulls(p, place):
     """Weights of the edges from each operator (row) to the operators on each host (column)."""
     found = np.zeros((place.size, p.cpu_limit.size))
@@ -108,7 +109,7 @@ def sweep(p, place, by_count, tried):
         for at in range(p.near_offsets[a], p.near_offsets[a + 1]):
             between[p.near[at]] = 0.0
 
-    members = np.argsort(place, kind="mergesort")
+    members = stable_order(place)
     begin = 0
     for j in range(hosts):
         end = begin + count[j]
@@ -140,7 +141,7 @@ def sweep(p, place, by_count, tried):
     return found >= 0
 
 
-@kernel
+@kernel(inner=True)
 def hopeful(over, score, best, least):
     """Whether a neighbor may be better than the best so far."""
     if over > best + OVERLOAD_DOUBT:
@@ -148,7 +149,7 @@ def hopeful(over, score, best, least):
     return over < best - OVERLOAD_DOUBT or score < least + DOUBT
 
 
-@kernel
+@kernel(inner=True)
 def better(key, score, best, least):
     """Whether a neighbor is better than the best so far."""
     return key < best or (key == best and score < least - TOLERANCE)

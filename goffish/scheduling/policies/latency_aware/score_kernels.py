@@ -12,7 +12,7 @@ SLACK = 1e-9
 DIGITS = 1e9
 
 
-@kernel
+@kernel(inner=True)
 def latency_of(p, place):
     """Network latency of the slowest path in milliseconds."""
     reached = np.zeros(place.size)
@@ -39,7 +39,7 @@ def host_excess(p, host, cpu, memory, by_count):
     return excess(cpu, p.cpu_limit[host], by_count) + excess(memory, p.memory_limit[host], by_count)
 
 
-@kernel
+@kernel(inner=True)
 def loads(p, place):
     """Used CPU and memory, and number of operators, on every host."""
     cpu, memory = np.zeros(p.cpu_limit.size), np.zeros(p.cpu_limit.size)
@@ -51,7 +51,7 @@ def loads(p, place):
     return cpu, memory, count
 
 
-@kernel
+@kernel(inner=True)
 def without_latency(p, place, count):
     """The score without its latency."""
     used = 0
@@ -81,7 +81,7 @@ def evaluate(p, place):
     return p.latency_weight * latency + without_latency(p, place, count), latency, violations, overload
 
 
-@kernel
+@kernel(inner=True)
 def rounded(overload):
     """An overload, rounded for comparisons."""
     return np.floor(overload * DIGITS + 0.5) / DIGITS

@@ -74,7 +74,7 @@ class Packed(NamedTuple):
     mirrored: NDArray[np.int64]
 
 
-@kernel
+@kernel(inner=True)
 def traffic_fits(operator, host, operators, packed):
     """Whether hosts can carry the traffic of one more replica; if so, reserve it."""
     places, into_left, out_left = packed.places, packed.into_left, packed.out_left
@@ -100,7 +100,7 @@ def traffic_fits(operator, host, operators, packed):
     return True
 
 
-@kernel
+@kernel(inner=True)
 def neighbours_on(operator, host, operators, places):
     """Number of direct predecessors and successors on a host."""
     found = 0
