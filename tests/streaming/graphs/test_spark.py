@@ -21,6 +21,7 @@ import pytest
 import goffish as gf
 from goffish.errors import CheckpointError, InputError, JobError
 from goffish.streaming.graphs import durable
+from goffish.streaming.graphs.cgql.parser import parse
 from goffish.streaming.graphs.spark import SparkRun, _Algorithm, _Queries
 from tests.commands import ENVIRONMENT
 from tests.streaming.graphs.test_durable import QUERIES
@@ -97,7 +98,7 @@ def expected(live: gf.stream.LiveGraph, topic: str) -> list[dict[str, Any]]:
 
 
 def options(folder: Path, text: str, count: int = 0) -> tuple[Any, ...]:
-    return folder / "checkpoint", folder / "events", text, {}, count, True, {"lateness": 3, "events": 1000}
+    return folder / "checkpoint", folder / "events", parse(text), {}, count, True, {"lateness": 3, "events": 1000}
 
 
 def abandon(batches: Any) -> None:
@@ -389,6 +390,16 @@ def test_what_is_refused(spark: Any, tmp_path: Path) -> None:
         (stream, {"checkpoint": "s3://bucket/x"}, r"s3://bucket/x: URIs are not supported here"),
         (stream, {"output": "s3://bucket/x"}, r"s3://bucket/x: URIs are not supported here"),
         (stream, {"lateness": -1}, r"lateness"),
+        (stream, {"vocabularies": {"v": {"a": "x"}}}, r"vocabulary v: word a: 'x': must be"),
+        (stream, {"queries": "DETECT Match(vertex:{a}) WITH (vocabulary = v)"}, r"there is no such vocabulary"),
+        (
+            stream,
+            {
+                "queries": "DETECT Match(vertex:{a}) FOR 1h WITH (vocabulary = v, clock = wall)",
+                "vocabularies": {"v": {"a": "{x = 1}"}},
+            },
+            r"WITH clock = wall: not accepted here",
+        ),
     ]
     for frame, more, message in refused:
         with pytest.raises(InputError, match=message):
