@@ -149,12 +149,12 @@ def arcs_by_ghost(arcs, far):
 
 
 @kernel(inner=True)
-def tell(v, ghost, notes, told):
+def notify(v, ghost, notes, noted):
     """Note that vertex v has news for the owner of a ghost, once for each unit; the number of notes so far."""
     door = notes.door[ghost]
     if notes.stamp[door] != notes.token + v:
         notes.stamp[door] = notes.token + v
-        notes.rows[told] = v
-        notes.doors[told] = door
-        told += 1
-    return told
+        notes.rows[noted] = v
+        notes.doors[noted] = door
+        noted += 1
+    return noted

@@ -79,11 +79,11 @@ class _Outgoing:
 
     def take(self, slot: int, found: Sequence[int], values: Floats, powers: NDArray[np.int32] | None = None) -> None:
         """Keep what was written for one source, about so many arcs, with values of its rows and their powers."""
-        arcs, told = found
-        if told:
-            rows = self.rows[:told].copy()
-            power = np.zeros(told) if powers is None else powers[rows]
-            self.parts.append((slot, rows, self.doors[:told].copy(), values[rows], power))
+        arcs, noted = found
+        if noted:
+            rows = self.rows[:noted].copy()
+            power = np.zeros(noted) if powers is None else powers[rows]
+            self.parts.append((slot, rows, self.doors[:noted].copy(), values[rows], power))
             self.arcs += arcs
 
     def send(self, work: Work, kind: Kind, counter: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
+from goffish.algorithms.betweenness.subgraph.ghost_kernels import notify
 from goffish.kernels.arrays import make_room, stable_order
 from goffish.kernels.compile import kernel
 from goffish.kernels.heap import pop, push
@@ -146,7 +146,7 @@ def offers(touched, arcs, outer, distances, lowered, notes):
     distance, ghost, _ = distances
     n = distance.size
     weighted = weights.size > 0
-    found = told = 0
+    found = noted = 0
     for v in touched:
         lowered[v] = False
         if not outer[v]:
@@ -155,5 +155,5 @@ def offers(touched, arcs, outer, distances, lowered, notes):
             t = targets[i]
             if t >= n and distance[v] + (weights[i] if weighted else 1.0) == ghost[t - n]:
                 found += 1
-                told = tell(v, t - n, notes, told)
-    return found, told
+                noted = notify(v, t - n, notes, noted)
+    return found, noted

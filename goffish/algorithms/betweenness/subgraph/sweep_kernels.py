@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.search_kernels import LARGE, SMALL
-from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
+from goffish.algorithms.betweenness.subgraph.ghost_kernels import notify
 from goffish.kernels.compile import kernel
 
 
@@ -53,7 +53,7 @@ def predecessors(arcs, distances, wait, mark, notes):
     distance, _, seen = distances
     n = distance.size
     weighted = weights.size > 0
-    found = told = 0
+    found = noted = 0
     for v in range(n):
         wait[v] = 0
         d = distance[v]
@@ -67,8 +67,8 @@ def predecessors(arcs, distances, wait, mark, notes):
                 if t >= n:
                     mark[t - n] = 1.0
                     found += 1
-                    told = tell(v, t - n, notes, told)
-    return found, told
+                    noted = notify(v, t - n, notes, noted)
+    return found, noted
 
 
 @kernel
@@ -118,7 +118,7 @@ def sweep(counting, size, stack, mail, behind, ahead, far, distances, counts, sc
     scaled = scaled or mail.exponent.size > 0
     n = distance.size
     weighted, next_weighted = weights.size > 0, next_weights.size > 0
-    found = told = 0
+    found = noted = 0
     for i in range(mail.ghost.size):
         g = mail.ghost[i]
         heard[g] = mail.value[i]
@@ -170,10 +170,10 @@ def sweep(counting, size, stack, mail, behind, ahead, far, distances, counts, sc
                 continue
             if t >= n:
                 found += 1
-                told = tell(v, t - n, notes, told)
+                noted = notify(v, t - n, notes, noted)
             else:
                 wait[t] -= 1
                 if wait[t] == 0:
                     stack[size] = t
                     size += 1
-    return found, told, scaled
+    return found, noted, scaled
