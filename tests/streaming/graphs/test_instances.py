@@ -113,6 +113,17 @@ def test_instances_are_compared(days: None, tmp_path: Path, seed: int) -> None:
     assert {one["result"] for one in verify(tmp_path / "short")} <= {"same", "first"}
 
 
+def test_edges_that_are_seen_again(days: None, tmp_path: Path) -> None:
+    """Breaks when an edge leaves a window although it was seen between two instances."""
+    edge = {"op": "+e", "id": "e", "src": "a", "dst": "b"}
+    given = [{"t": t} | (edge if t % 10 == 0 else {"op": "+v", "id": f"v{t % 50}"}) for t in range(1, 600)]
+    live = fed(tmp_path, given, retention=60, limits=gf.stream.Limits(instances=99))
+    old = sorted(one.time / 1e6 for one in checkpoints(tmp_path) if one.entry < first_entry(tmp_path))
+    assert old[-1] - old[0] > 120
+    live.submit(f'DETECT Match(edge:{{}}) FROM "{iso(old[0] + 1)}" TO WINDOW 60s AS m')
+    assert live.events("m")["status"].to_pylist() == ["MATCHED"]
+
+
 def test_graphs_of_instances(days: None, tmp_path: Path) -> None:
     """Breaks when a time before the log has not the graph of the last instance before it, or a damaged one is taken."""
     given = records(7, 400)
