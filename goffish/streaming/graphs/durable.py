@@ -347,11 +347,12 @@ class Folder:
                 kept.append(one)
         kept += found[:2]
         oldest = min(kept, key=lambda one: one.entry)
-        last, left = oldest.time, self._instances
-        for one in found:  # the newest first; the log does not go back to these
-            if one.entry < oldest.entry and one.time <= last - _DAY and left:
-                kept.append(one)
-                last, left = one.time, left - 1
+        instances: list[Saved] = []
+        for one in reversed(found):  # the oldest first: the later ones come one by one
+            # The log does not go back to these.
+            if one.entry < oldest.entry and (not instances or one.time >= instances[-1].time + _DAY):
+                instances.append(one)
+        kept += instances[max(0, len(instances) - self._instances) :]
         self.remove([one for one in found if one not in kept])
         files = {one.path for one in kept}
         for name in self.path.glob("checkpoint-*.arrow"):
