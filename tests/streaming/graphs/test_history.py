@@ -109,7 +109,7 @@ def test_since(tmp_path: Path) -> None:
 
 def test_what_is_not_kept(tmp_path: Path) -> None:
     """Breaks when a query goes back to where the log is gone, or the folder grows without end."""
-    live = gf.stream.LiveGraph(lateness=0, state=tmp_path, retention=100)
+    live = gf.stream.LiveGraph(lateness=0, state=tmp_path, retention=100, limits=gf.stream.Limits(instances=0))
     monkey = live._folder._log  # type: ignore[union-attr]
     assert monkey is not None
     monkey.limit = 16 * 1000  # small files
