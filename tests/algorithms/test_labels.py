@@ -131,7 +131,7 @@ def answered(name: str, graph: gf.Graph, source: Any, options: dict[str, Any]) -
     return found
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("kind", ["texts", pytest.param("integers", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_tables_of_every_option(name: str, kind: str) -> None:
     """Each option by itself, and each with every one that adds a column."""

@@ -269,6 +269,7 @@ def test_a_topic_is_followed(files: Path) -> None:
         assert process.returncode == 130 and not errors
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(files: Path, tmp_path: Path) -> None:
     """Breaks when a run on a full disk ends in a traceback or loses events, or cannot be resumed."""
     (tmp_path / "disk").mkdir()

@@ -110,6 +110,7 @@ def test_a_full_disk(disk: Disk, tmp_path: Path, full: str, workers: int, kind: 
     assert not [*out.rglob(".*"), *half_written(disk.inside)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=slow), 2])
 def test_no_space_to_begin(disk: Disk, tmp_path: Path, workers: int) -> None:
     (tmp_path / "flow.py").write_text(FLOW.format(keys=1, records=1, kind="csv", out="out"))
@@ -142,6 +143,7 @@ def pushed(port: int, number: int) -> Answer:
     raise AssertionError("no answer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=slow)])
 def test_a_journal_without_space(disk: Disk, tmp_path: Path, workers: int) -> None:
     """Breaks when a flow ends as its journal has no space, or acknowledges what is not in it."""

@@ -89,6 +89,7 @@ def test_exact_values_have_nothing_to_be_compared_with() -> None:
         gf.run("betweenness", gf.from_edges([0, 1], [1, 2]), compare=True)
 
 
+@pytest.mark.slow
 def test_on_the_command_line() -> None:
     code = "import sys; from goffish.cli import main; sys.exit(main())"
     wanted = ["run", "betweenness", POWER, "--epsilon", "0.02", "--top", "1%", "--compare", "--json"]

@@ -59,6 +59,7 @@ def assert_connected(graph: nx.Graph, community: np.ndarray) -> None:
         assert nx.is_connected(graph.subgraph(np.flatnonzero(community == c).tolist()))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 160), st.integers(1, 5), SEEDS, st.booleans(), st.booleans())
 @settings(max_examples=40)
 def test_the_master_merges_the_whole_matrix(

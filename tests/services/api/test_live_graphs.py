@@ -277,6 +277,7 @@ def test_roles(serve: Callable[..., Served], tmp_path: Path) -> None:
         assert client.push_records(records(0, 1)) == 1
 
 
+@pytest.mark.slow
 def test_deliveries(serve: Callable[..., Served], hook: Hook) -> None:
     """Breaks when a webhook that is down holds up the end of a server, or one that refuses all is not reported."""
     hook.down = True

@@ -317,6 +317,7 @@ def in_memory(run: Callable[..., Any]) -> Callable[..., Any]:
     return lambda folder, order: run(folder, order | {"engine": "local", "threads": 1})
 
 
+@pytest.mark.slow
 def test_no_field_of_a_dataflow_job_opens_a_file(canaries: Canaries, inputs: Inputs, tmp_path: Path) -> None:
     """Breaks when a text of a dataflow job, whatever the field, is opened as a file, by the server or by the worker."""
     tried, ran = set(), Counter[str]()
@@ -338,6 +339,7 @@ def test_no_field_of_a_dataflow_job_opens_a_file(canaries: Canaries, inputs: Inp
     assert ran == {"": 1}, "fields with which a worker ran"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", policy_names())
 def test_no_option_of_a_policy_opens_a_file(policy: str, canaries: Canaries, inputs: Inputs) -> None:
     """Breaks when an option of any policy, alone or with another one, is opened as a file, or taken for code."""

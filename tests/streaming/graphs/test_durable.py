@@ -323,6 +323,7 @@ def test_numbers_of_labels_are_used_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert everything(gf.stream.LiveGraph(lateness=3, state=tmp_path))["topics"] == wanted["topics"]
 
 
+@pytest.mark.slow
 def test_many_edges_that_do_not_last() -> None:
     """Breaks when the space that a live graph takes grows with the ids that it has seen."""
     live = gf.stream.LiveGraph(lateness=1)

@@ -143,6 +143,7 @@ class Killed(Components):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed(often: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in the middle of moves, nothing is lost, and nothing is there twice."""
     monkeypatch.setattr(runs, "_SNAPSHOT_CHANGES", 60)

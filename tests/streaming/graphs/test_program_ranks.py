@@ -95,6 +95,7 @@ def networkx_ranks(live: LiveGraph) -> np.ndarray[Any, Any]:
     return np.array([found[one] for one in live.vertices["id"].to_pylist()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [12, 2])
 def test_a_larger_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when scores keep their units with more vertices than they are for."""
@@ -181,6 +182,7 @@ def test_options_that_are_not_accepted(options: dict[str, Any], message: str) ->
         LiveGraph(lateness=0).run("pagerank", **options)
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks have the bits that they have without faults."""
     monkeypatch.setattr(runs, "_SNAPSHOT_CHANGES", 40)

@@ -636,6 +636,7 @@ class Deadly(LiveProgram):
             os._exit(3)
 
 
+@pytest.mark.slow
 def test_a_worker_that_always_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_MOST_FAILURES", 1)
     live = LiveGraph(lateness=0)

@@ -23,6 +23,7 @@ def edges(pairs: list[tuple[Any, Any]], begin: float, op: str = ADDED) -> list[d
     return [{"t": begin + at / 1e3, "op": op, "src": u, "dst": v} for at, (u, v) in enumerate(pairs)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directed", [False, True])
 def test_bounds_enclose_the_exact_values(directed: bool) -> None:
     wrong = results = kept = 0

@@ -118,6 +118,7 @@ def write_lines(folder: Path, parts: list[list[Any]]) -> None:
         os.utime(file, (10**9 + number, 10**9 + number))
 
 
+@pytest.mark.slow
 def test_events_of_the_embedded_engine(spark: Any, tmp_path: Path) -> None:
     """Breaks when a stream of files gives another event than `feed`, in one run or in two."""
     text = f"{QUERIES.strip()}; {LOCAL.strip()}"

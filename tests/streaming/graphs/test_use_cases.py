@@ -41,8 +41,9 @@ def same_events(followed: Followed, reference: Reference) -> None:
     assert len(followed.events) == len(reference.events) > 0
 
 
+@pytest.mark.slow
 @network_security
-@pytest.mark.parametrize("together", [60, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("together", [60, 1])
 def test_events_of_a_network_are_those_of_the_reference(example: ModuleType, together: int) -> None:
     """Breaks when an event of a hundredth of the network differs in its time, status, key, values or order."""
     data = example.network(100, 7, 1)

@@ -430,7 +430,7 @@ def test_moved_positions_never_lack_copies() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("victim", ["owner", "target"])
+@pytest.mark.parametrize("victim", ["owner", pytest.param("target", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seeds", [few, many])
 def test_failures_at_every_step_of_a_move(seeds: range, kind: str, victim: str) -> None:
     """Whichever message of the protocol a node has just received when it dies."""

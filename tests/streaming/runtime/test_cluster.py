@@ -76,6 +76,7 @@ def make_flow(source: Path, target: Path, rate: float | None = None) -> gf.strea
     return flow
 
 
+@pytest.mark.slow
 def test_workers_join_and_leave(tmp_path: Path) -> None:
     """Breaks when records are lost or counted twice while workers come and go, or a number is not reached."""
     rng, expected, count = random.Random(5), defaultdict[str, int](int), 4000
@@ -302,6 +303,7 @@ def test_errors_of_functions(tmp_path: Path) -> None:
         flow.run(workers=2)
 
 
+@pytest.mark.slow
 def test_records_that_fail(tmp_path: Path) -> None:
     make_events(tmp_path / "in", 300)
     rows = [json.loads(line) for file in (tmp_path / "in").iterdir() for line in file.read_text().splitlines()]
@@ -326,6 +328,7 @@ def hang(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 def test_functions_that_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("goffish.streaming.runtime.cluster._HANGS_S", 2.0)
     make_events(tmp_path / "in", 10)
@@ -355,6 +358,7 @@ def test_refused(tmp_path: Path) -> None:
         run_workers(topology, 2, 1, tmp_path / "one", 1.0, None)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_going_to_end(tmp_path: Path) -> None:
     """A worker that gets SIGTERM gives its positions to a new one before it ends, and nothing is replayed."""
     expected = make_events(tmp_path / "in", 1000)

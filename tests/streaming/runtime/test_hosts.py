@@ -139,7 +139,8 @@ def test_agents_that_are_refused(start: Start, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_agent_that_ends_while_it_waits(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     """Breaks when a worker is placed on a host whose agent has ended before the flow began."""
     expected = make_events(tmp_path / "in", 300)

@@ -108,6 +108,7 @@ def test_a_worker_of_a_loop_is_killed(folder: Path) -> None:
     check(folder, exactly)
 
 
+@pytest.mark.slow
 def test_records_in_a_loop_are_resumed(folder: Path) -> None:
     """Breaks when records that are in a loop when all processes are killed are not in the checkpoints."""
     for _ in range(2):
@@ -123,6 +124,7 @@ def test_records_in_a_loop_are_resumed(folder: Path) -> None:
     check(folder, exactly)
 
 
+@pytest.mark.slow
 def test_stop_empties_the_loop(folder: Path) -> None:
     cluster = Cluster(flow_of(folder, rate=250).check(), 2, checkpoint_s=0.1, checkpoint=folder / "saved")
     poll(cluster, lambda: cluster.metrics()["again"].received > 100)
@@ -133,9 +135,8 @@ def test_stop_empties_the_loop(folder: Path) -> None:
     check(folder, exactly)
 
 
-@pytest.mark.parametrize(
-    "strategy", ["mvc", *(pytest.param(one, marks=pytest.mark.slow) for one in ("pvc", "hti", "nch"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["mvc", "pvc", "hti", "nch"])
 def test_an_update_of_an_operator_in_a_loop(folder: Path, strategy: str) -> None:
     """Records take the new version when they return at the latest, and none is lost."""
     cluster = Cluster(flow_of(folder, rate=250).check(), 2, checkpoint_s=0.1)

@@ -160,6 +160,7 @@ def test_at_least_once(events: Any, tmp_path: Path, seed: int) -> None:
         assert all(found[key] >= expected[key] for key in expected) if kill else found == expected
 
 
+@pytest.mark.slow
 def test_processes(events: Any, tmp_path: Path) -> None:
     """Operators on processes of their own: one is killed, and one is added while the flow runs."""
     source, expected = events

@@ -133,16 +133,21 @@ def run(
 EVENTS = pytest.mark.parametrize(
     "event",
     [
-        "",
-        "kill",
         "scale out",
-        "load balance",
-        pytest.param("take from the next", marks=pytest.mark.slow),
-        "move",
-        pytest.param("replace", marks=pytest.mark.slow),
-        "kill what joins",
         "hand over, kill",
-        pytest.param("hand over", marks=pytest.mark.slow),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (
+                "",
+                "kill",
+                "load balance",
+                "take from the next",
+                "move",
+                "replace",
+                "kill what joins",
+                "hand over",
+            )
+        ),
     ],
 )
 

@@ -84,6 +84,7 @@ def test_an_update(tmp_path: Path, kill: bool) -> None:
     assert any(value >= 1_000_000 for value in found.values())
 
 
+@pytest.mark.slow
 def test_a_worker_that_begins_before_an_update_is_complete(tmp_path: Path) -> None:
     """Breaks when a worker that has the version before, gets no positions after the update."""
     expected = make_events(tmp_path / "in", RECORDS)
@@ -123,6 +124,7 @@ def with_model(folder: Path) -> gf.stream.Flow:
     return flow
 
 
+@pytest.mark.slow
 def test_a_version_that_does_not_become_ready(tmp_path: Path) -> None:
     """The flow goes on as it was, and can be updated again."""
     expected = make_events(tmp_path / "in", RECORDS)

@@ -137,7 +137,9 @@ def check(folder: Path, expected: Counter[int], strict: bool) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("event", ["", "kill", "kill early", "scale out"])
+@pytest.mark.parametrize(
+    "event", ["kill early", *(pytest.param(one, marks=pytest.mark.slow) for one in ("", "kill", "scale out"))]
+)
 @pytest.mark.parametrize("strategy", [Strategy.MVC, Strategy.PVC, Strategy.NCH, Strategy.HTI])
 @pytest.mark.parametrize("seeds", [few, many])
 def test_each_key_once(events: Any, tmp_path: Path, seeds: range | None, strategy: Strategy, event: str) -> None:
@@ -432,6 +434,7 @@ def check_live(folder: Path) -> int:
     return sum(value.get("migrated", 0) for value in best.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True])
 def test_workers(tmp_path: Path, kill: bool) -> None:
     make_events(tmp_path / "in", LIVE)

@@ -104,7 +104,9 @@ def run(
     return cluster
 
 
-@pytest.mark.parametrize("event", ["", "kill", "scale out", "hand over"])
+@pytest.mark.parametrize(
+    "event", ["kill", "hand over", *(pytest.param(one, marks=pytest.mark.slow) for one in ("", "scale out"))]
+)
 @pytest.mark.parametrize("strategy", SAFE)
 @pytest.mark.parametrize("seeds", [few, many])
 def test_nothing_is_lost_or_mixed(

@@ -145,6 +145,7 @@ def anchor() -> np.ndarray:
     return counts
 
 
+@pytest.mark.slow
 def test_first_anchor() -> None:
     """§7.3, A: the metrics of the published deployment, and that nothing better is found."""
     assert fifteen_hosts().latencies_s[~np.eye(15, dtype=bool)].mean() == pytest.approx(0.032, abs=5e-5)
