@@ -1,4 +1,4 @@
-"""The side of igraph and NetworKit in ``live_epochs.py``: a program for the Python in which they are installed.
+"""The side of igraph, NetworKit and Raphtory in ``live_epochs.py``: a program for a Python that has them.
 
 Reads a file of arrays that it is given, and prints a line of JSON for each epoch and baseline.
 """
@@ -13,6 +13,8 @@ from typing import Any
 import igraph
 import networkit as nk
 import numpy as np
+import pandas as pd
+from raphtory import PersistentGraph, algorithms
 
 networkit_events = {
     -1: nk.dynamics.GraphEventType.EDGE_REMOVAL, 1: nk.dynamics.GraphEventType.EDGE_ADDITION,
@@ -70,6 +72,42 @@ def networkit_dynamic(n: int, u: Any, v: Any, source: int, epochs: list[Any]) ->
         report("NetworKit, dynamic", share, 0, *seconds, components.numberOfComponents(), distances.getDistances())
 
 
+def raphtory_anew(n: int, u: Any, v: Any, source: int, epochs: list[Any]) -> None:
+    """Components only: reading the paths that it returns for distances ends in an error of its own."""
+    graph = PersistentGraph()
+    graph.load_nodes(pd.DataFrame({"t": np.zeros(n, np.int64), "id": np.arange(n)}), time="t", id="id")
+    graph.load_edges(edges(0, np.stack((u, v), axis=1)), time="t", src="u", dst="v")
+    for at, (share, gone, new) in enumerate(epochs, 1):
+        begun = time.perf_counter()
+        graph.load_edge_deletions(edges(at, gone), time="t", src="u", dst="v")
+        graph.load_edges(edges(at, new), time="t", src="u", dst="v")
+        applied = time.perf_counter()
+        found = algorithms.weakly_connected_components(graph.latest())
+        done = time.perf_counter()
+        report("Raphtory", share, applied - begun, done - applied, 0, len(found.groups(["component_id"])), None)
+
+
+def networkit_betweenness(n: int, u: Any, v: Any, epochs: list[Any]) -> None:
+    """One edge is removed, or added, at a time: that is what `update` takes."""
+    graph = built(n, u, v)
+    begun = time.perf_counter()
+    found = nk.centrality.DynApproxBetweenness(graph, 0.05, 0.1)
+    found.run()
+    print(json.dumps({"name": "first", "betweenness": time.perf_counter() - begun}))
+    for share, *changes in epochs:
+        begun = time.perf_counter()
+        for sign, pairs in zip((-1, 1), changes, strict=True):
+            for one, other in pairs.tolist():
+                (graph.addEdge if sign > 0 else graph.removeEdge)(one, other)
+                found.update(nk.dynamics.GraphEvent(networkit_events[sign], one, other, 1.0))
+        row = {"name": "NetworKit", "share": share, "betweenness": time.perf_counter() - begun}
+        print(json.dumps(row | {"answers": found.scores()}))
+
+
+def edges(time: int, pairs: Any) -> pd.DataFrame:
+    return pd.DataFrame({"t": np.full(len(pairs), time), "u": pairs[:, 0], "v": pairs[:, 1]})
+
+
 def built(n: int, u: Any, v: Any) -> Any:
     return nk.GraphFromCoo((np.ones(len(u)), (u, v)), n=n, directed=False)
 
@@ -77,7 +115,7 @@ def built(n: int, u: Any, v: Any) -> Any:
 def report(name: str, share: float, *values: Any) -> None:
     applied, components_s, distances_s, components, distances = values
     row = {"name": name, "share": share, "apply": applied, "components": components_s, "bfs": distances_s}
-    print(json.dumps(row | {"answers": [components, answer(distances)]}), flush=True)
+    print(json.dumps(row | {"answers": [components, None if distances is None else answer(distances)]}), flush=True)
 
 
 def main() -> None:
@@ -86,7 +124,10 @@ def main() -> None:
     given = data["u"], data["v"], int(data["source"])
     count = int(data["epochs"])
     epochs = [(float(data[f"share{at}"]), data[f"gone{at}"], data[f"new{at}"]) for at in range(count)]
-    for run in (igraph_anew, networkit_anew, networkit_dynamic):
+    if "betweenness" in sys.argv:
+        networkit_betweenness(int(data["n"]), *given[:2], epochs)
+        return
+    for run in (igraph_anew, networkit_anew, networkit_dynamic, raphtory_anew):
         run(int(data["n"]), *given, epochs)
 
 

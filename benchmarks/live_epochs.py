@@ -1,10 +1,11 @@
 """Epochs of changes, beside other libraries: ``python benchmarks/live_epochs.py --baseline-python PYTHON``.
 
 Between two results, as many edges are removed as added: 0.01, 0.1, 1 and 10 percent of them together. Components and
-distances follow the live graph; igraph and NetworKit change their graph and compute both anew, and the dynamic
-algorithms of NetworKit are updated after each edge. Numbers of components and sums of distances are compared first.
-The baselines run in another process, after ours, with one thread; PYTHON has igraph and networkit. Times include
-changing the graph.
+distances follow the live graph; igraph and NetworKit change their graph and compute both anew, the dynamic
+algorithms of NetworKit are updated after each edge, and Raphtory computes components of its newest state. Numbers of
+components and sums of distances are compared first. Then sampled betweenness, within 0.05 with probability 0.9, follows
+a smaller graph, beside that of NetworKit. The baselines run in another process, after ours, with one thread
+(Raphtory: all processors); PYTHON has igraph, networkit, pandas and raphtory. Times include changing the graph.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from _graphs import rmat
 import goffish as gf
 
 _SHARES, _EPOCHS = (1e-4, 1e-3, 1e-2, 1e-1), 3
-_NAMES = ("igraph", "NetworKit", "NetworKit, dynamic")
+_NAMES = ("igraph", "NetworKit", "NetworKit, dynamic", "Raphtory")
 
 
 def prepared(scale: int) -> dict[str, Any]:
@@ -83,10 +84,61 @@ def records(begin: float, *ends: Any) -> pa.Table:
     })  # fmt: skip
 
 
+def baselines(python: str, limit: float, data: dict[str, Any], *question: str) -> list[dict[str, Any]]:
+    """Return what the other program prints."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.savez(folder / "epochs.npz", **data)
+        command = [python, str(Path(__file__).with_name("_epoch_baselines.py")), str(folder / "epochs.npz"), *question]
+        with (folder / "out").open("w") as out, (folder / "errors").open("w") as errors:
+            try:
+                subprocess.run(command, stdout=out, stderr=errors, check=True, timeout=limit)
+            except subprocess.TimeoutExpired:
+                print(f"The baselines were ended after {limit:g} s.\n")
+            except subprocess.CalledProcessError:
+                raise SystemExit((folder / "errors").read_text()) from None
+        return [json.loads(line) for line in (folder / "out").read_text().splitlines()]
+
+
+def betweenness(python: str, limit: float) -> None:
+    """Print the times of sampled betweenness, whose values differ by twice the bound at most."""
+    data = prepared(12)
+    data["epochs"] = count = 2 * _EPOCHS
+    n = int(data["n"])
+    live = gf.stream.LiveGraph(lateness=0)
+    live.feed(pa.table({"t": np.arange(n) / 1e6, "op": ["+v"] * n, "id": np.arange(n)}))
+    followed = live.follow("betweenness", directed=False, epsilon=0.05, delta=0.1)
+    live.feed(records(10, data["v"][:0], data["v"][:0], data["u"], data["v"]))
+    followed.result()
+    took, values = [], []
+    for at in range(count):
+        gone, new = data[f"gone{at}"], data[f"new{at}"]
+        table = records(100 + 10 * at, gone[:, 0], gone[:, 1], new[:, 0], new[:, 1])
+        begun = time.perf_counter()
+        live.feed(table)
+        result = followed.result()
+        took.append(time.perf_counter() - begun)
+        values.append(2 * result.table["betweenness"].to_numpy() / (n * (n - 1)))
+    first, *others = baselines(python, limit, data, "betweenness")
+    print(
+        f"\nBetweenness of {len(data['u']):,} edges, {n:,} vertices; NetworKit, first: {first['betweenness']:.1f} s\n"
+    )
+    rows = []
+    for begin in range(0, count, _EPOCHS):
+        part = slice(begin, begin + _EPOCHS)
+        mine, theirs = np.median(took[part]), np.median([one["betweenness"] for one in others[part]])
+        pairs = zip(values[part], others[part], strict=True)
+        apart = max(float(np.abs(one - np.array(other["answers"])).max()) for one, other in pairs)
+        assert apart <= 0.1, apart
+        share = f"{data[f'share{begin}']:.2%}"
+        rows.append([share, f"{1e3 * mine:.1f}", f"{1e3 * theirs:,.0f} ({theirs / mine:,.0f}x)", f"{apart:.3f}"])
+    _harness.print_table(["changed edges", "GoFFish, ms", "NetworKit, dynamic, ms", "apart"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=int, default=16, help="logarithm of the number of vertices [default: 16]")
-    parser.add_argument("--baseline-python", required=True, help="Python with igraph and networkit")
+    parser.add_argument("--baseline-python", required=True, help="Python with igraph, networkit and raphtory")
     parser.add_argument("--limit", type=float, default=600, help="seconds for the baselines [default: 600]")
     given = parser.parse_args()
     data = prepared(given.scale)
@@ -94,19 +146,8 @@ def main() -> None:
     print(f"\n{len(data['u']):,} edges, {data['n']:,} vertices, {_EPOCHS} epochs each, median\n")
     found = ours(data)
     others: dict[str, list[dict[str, Any]]] = {name: [] for name in _NAMES}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "epochs.npz"
-        np.savez(file, **data)
-        program = Path(__file__).with_name("_epoch_baselines.py")
-        with (Path(folder) / "out").open("w+") as out:
-            try:
-                subprocess.run([given.baseline_python, program, file], stdout=out, check=True, timeout=given.limit)
-            except subprocess.TimeoutExpired:
-                print(f"The baselines were ended after {given.limit:g} s.\n")
-            out.seek(0)
-            for line in out:
-                row = json.loads(line)
-                others[row["name"]].append(row)
+    for row in baselines(given.baseline_python, given.limit, data):
+        others[row["name"]].append(row)
     table = []
     for question, place in (("components", 0), ("bfs", 1)):
         for first in range(0, len(found), _EPOCHS):
@@ -116,7 +157,7 @@ def main() -> None:
             cells = []
             for name in _NAMES:
                 theirs = others[name][first : first + _EPOCHS]
-                if len(theirs) < _EPOCHS:
+                if len(theirs) < _EPOCHS or theirs[0]["answers"][place] is None:
                     cells.append("no answer")
                 elif any(one["answers"][place] != two["answers"][place] for one, two in zip(mine, theirs, strict=True)):
                     cells.append("another answer")
@@ -125,6 +166,7 @@ def main() -> None:
                     cells.append(f"{1e3 * other:,.1f} ({other / took:.1f}x)")
             table.append([question, f"{mine[0]['share']:.2%}", f"{1e3 * took:.1f} ({1e3 * feed:.1f})", *cells])
     _harness.print_table(["result", "changed edges", "GoFFish, ms (feed)", *(f"{one}, ms" for one in _NAMES)], table)
+    betweenness(given.baseline_python, given.limit)
 
 
 if __name__ == "__main__":
