@@ -32,7 +32,7 @@ from goffish.streaming.graphs.parts import parts_of
 from goffish.streaming.graphs.programs.bundled import program_of
 from goffish.streaming.graphs.programs.placement import Partitioner
 from goffish.streaming.graphs.programs.program import LiveProgram
-from goffish.streaming.graphs.programs.run import ProgramRun, Settings
+from goffish.streaming.graphs.programs.run import ProgramRun, Settings, checked_count
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.graphs.records import row_of
 from goffish.streaming.graphs.recovery import History, recovered, replay, restored
@@ -648,9 +648,8 @@ class LiveGraph:
         {'ann': 'ann', 'bob': 'ann'}
         """
         self._check()
-        for name, value, most in (("workers", workers, 256), ("changes", changes, 1 << 31)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise InputError(f"{name} = {value!r:.60}: accepted are 1 to {most:,}")
+        checked_count("workers", workers)
+        checked_count("changes", changes, 1 << 31)
         period = None if every is None else microseconds(every, "every")
         engine = self._engine
         settings = Settings(workers, partitioner, period, changes, on_events, self._options.events)

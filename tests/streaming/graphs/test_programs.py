@@ -652,7 +652,7 @@ import numpy as np, pyarrow as pa
 import goffish as gf
 live = gf.stream.LiveGraph(lateness=0)
 run = live.run("components", workers=2, changes=500)
-print(*(one.pid for one in run._processes), run._folder, flush=True)
+print(*(one.pid for one in run._processes.values()), run._folder, flush=True)
 for at in itertools.count():
     n = np.arange(5000)
     live.feed(pa.table({"t": at + n / 5000, "op": ["+e"] * 5000, "src": n * at % 997, "dst": n}))

@@ -90,6 +90,7 @@ class Components(_Falling):
     is ``MERGED`` `into` another one; one that begins to be a root is ``SPLIT`` from its former root.
     """
 
+    totals = ("_roots",)
     directed = False
     rounds = 1
     state = _WAVE | {"linked": Column(np.bool_), "known": Column(np.bool_)}
@@ -410,6 +411,7 @@ class Triangles(LiveProgram):
     """Exact number of triangles, without directions: the value of an epoch."""
 
     movable = True
+    totals = ("_total",)
     directed = False
 
     def start(self, ctx: Context) -> None:

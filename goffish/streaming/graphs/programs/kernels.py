@@ -349,6 +349,13 @@ def count_triangles(rows, pairs, by_hash, removed, chosen, first):
     return total
 
 
+@kernel(allocates=False)
+def find_numbers(by_hash, keys, found):
+    """Write the slots of numbers, or -1."""
+    for i in range(keys.size):
+        found[i] = _find(by_hash, keys[i])
+
+
 @kernel
 def list_candidates(rows, pairs, removed, chosen, vertices, first):
     """Return for pairs and one of their ends the neighbors by edges that count: the places of the pairs, and those."""

@@ -231,7 +231,7 @@ class Part:
         Parameters
         ----------
         workers, most : int
-            Number of parts, and of vertices at most: those with the largest gains.
+            Bound of the numbers of parts, and of vertices at most: those with the largest gains.
         """
         size = self.names.count
         vertices = np.flatnonzero(self.present[:size])
@@ -251,10 +251,12 @@ class Part:
         state : dict of str to array
             Arrays of the program.
         """
-        places = self.names.slots(pa.array(moves.numbers))
-        self._fit()
-        went = places[self.owned[places] & (moves.owners != self._worker)]
-        self.owners[places] = moves.owners
+        places = np.empty(len(moves.numbers), np.int64)
+        kernels.find_numbers(self.names.by_hash, moves.numbers, places)
+        known = places >= 0
+        places, owners = places[known], moves.owners[known]
+        went = places[self.owned[places] & (owners != self._worker)]
+        self.owners[places] = owners
         records = {}
         leaving = np.zeros(len(self.owned), np.bool_)
         for worker in np.unique(self.owners[went]).tolist():

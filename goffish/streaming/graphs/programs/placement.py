@@ -20,6 +20,9 @@ GAMMA = 1.5
 #: Share of the vertices that move to other workers after a snapshot, at most.
 MOVED = 0.01
 
+#: Workers, at most.
+MOST_WORKERS = 256
+
 
 class Arrivals(NamedTuple):
     """New vertices, and where those that they are adjacent to are.
@@ -149,16 +152,19 @@ class Directory:
 
     Attributes
     ----------
+    workers : int64 array
+        Numbers of the workers, in order; not all up to the largest one, if some have been removed.
     size : int
         Number of vertices that have been placed.
     owner : int32 array
         Of at least as many.
     loads : int64 array
-        Vertices of each worker.
+        Vertices of each worker, by its number.
     """
 
     def __init__(self, workers: int, partitioner: Partitioner) -> None:
         self._partitioner = partitioner
+        self.workers = np.arange(workers)
         self.size = 0
         self.owner = np.zeros(1 << 10, np.int32)
         self.loads = np.zeros(workers, np.int64)
@@ -167,7 +173,25 @@ class Directory:
     @property
     def most(self) -> int:
         """Vertices that may move at once; none unless vertices are placed where their neighbors are."""
-        return ceil(MOVED * self.size) if isinstance(self._partitioner, Greedy) and len(self.loads) > 1 else 0
+        return ceil(MOVED * self.size) if isinstance(self._partitioner, Greedy) and len(self.workers) > 1 else 0
+
+    @property
+    def balance(self) -> float:
+        """The largest number of vertices of a worker over the mean."""
+        return float(self.loads.max() * len(self.workers) / self.size) if self.size else 1.0
+
+    def space(self, workers: int) -> int:
+        """Return how many of the vertices each of so many workers may have.
+
+        Raises
+        ------
+        InputError
+            The vertices exceed the capacity of all workers.
+        """
+        most = (self._partitioner if isinstance(self._partitioner, Greedy) else Greedy()).space(self.size, workers)
+        if self.size > most * workers:
+            raise InputError(f"capacity = {most}: {workers} workers cannot have {self.size:,} vertices")
+        return most
 
     def move(self, numbers: Numbers, owners: NDArray[np.int32], gains: Numbers, *, upward: bool) -> Moves:
         """Move vertices with the largest gains, as long as their workers have space.
@@ -184,10 +208,9 @@ class Directory:
         -------
         Moves
         """
-        assert isinstance(self._partitioner, Greedy)
         chosen = np.flatnonzero((owners > self.owner[numbers]) == upward)
         chosen = chosen[np.lexsort((numbers[chosen], -gains[chosen]))]
-        space = self._partitioner.space(int(self.loads.sum()), len(self.loads)) - self.loads
+        space = self.space(len(self.workers)) - self.loads
         # Of those that go to one worker, the first ones for which it has space.
         by_worker = np.argsort(owners[chosen], kind="stable")
         sorted_owners = owners[chosen][by_worker]
@@ -197,10 +220,82 @@ class Directory:
         chosen = np.sort(chosen[fits][: self.most])
         chosen = chosen[np.argsort(numbers[chosen])]
         numbers, owners = numbers[chosen], owners[chosen]
-        workers = len(self.loads)
-        self.loads += np.bincount(owners, minlength=workers) - np.bincount(self.owner[numbers], minlength=workers)
         self.owner[numbers] = owners
+        self._count()
         return Moves(numbers, owners)
+
+    def _count(self) -> None:
+        self.loads = np.bincount(self.owner[: self.size], minlength=int(self.workers[-1]) + 1)
+
+    def scale(self, workers: int, sources: Numbers, targets: Numbers) -> Moves:
+        """Divide the vertices among more or fewer workers.
+
+        Those that are added get what others have above the new mean, first of the one with the most vertices; those
+        that are removed have the fewest. The vertices of a worker are divided by LDG, in the order of their numbers.
+
+        Parameters
+        ----------
+        workers : int
+            How many there are then; each may have some `space`.
+        sources, targets : int64 arrays
+            Numbers of the ends of edges.
+
+        Returns
+        -------
+        Moves
+        """
+        had, before, count = self.workers, self.owner[: self.size].copy(), len(self.workers)
+        if workers > count:
+            for added in np.setdiff1d(np.arange(workers), had)[: workers - count].tolist():
+                self.workers = np.sort(np.append(self.workers, added))
+                self._fill(added, (sources, targets))
+        else:
+            most = self.space(workers)
+            order = np.lexsort((-had, self.loads[had]))
+            self.workers = np.sort(had[order[count - workers :]])
+            for worker in had[order[: count - workers]].tolist():
+                space = np.maximum(most - self.loads[self.workers], 0)
+                self._divide(worker, self.workers, space, (sources, targets))
+            self._count()
+        numbers = np.flatnonzero(self.owner[: self.size] != before)
+        return Moves(numbers, self.owner[numbers])
+
+    def _fill(self, added: int, ends: tuple[Numbers, Numbers]) -> None:
+        """Give a new worker the vertices that others have above the mean."""
+        self._count()
+        mean = ceil(self.size / len(self.workers))
+        for worker in self.workers[np.lexsort((self.workers, -self.loads[self.workers]))].tolist():
+            load, space = int(self.loads[worker]), mean - int(self.loads[added])
+            share = min(load - mean, space)
+            if share <= 0:
+                return
+            # Those that stay are divided into groups of this size as well, lest those that go are what is left over.
+            groups = min(round(load / share), MOST_WORKERS)
+            most = ceil((1 + IMBALANCE) * load / groups)
+            goes = min(most, space + int(IMBALANCE * mean))
+            stays = max(most, ceil((load - goes) / (groups - 1)))
+            self._divide(
+                worker, np.append(np.full(groups - 1, worker), added), np.append(np.full(groups - 1, stays), goes), ends
+            )  # fmt: skip
+
+    def _divide(self, worker: int, among: Numbers, space: Numbers, ends: tuple[Numbers, Numbers]) -> None:
+        """Place the vertices of a worker anew, in groups for workers that may get so many of them."""
+        owner = self.owner[: self.size]
+        numbers = np.flatnonzero(owner == worker)
+        count = len(numbers)
+        if not count:
+            return
+        row_of = np.full(len(self.loads), -1)
+        row_of[among] = count + np.arange(len(among))
+        place = row_of[owner]
+        place[numbers] = np.arange(count)
+        rows, others = place[np.concatenate(ends)], place[np.concatenate(ends[::-1])]
+        kept = (rows >= 0) & (rows < count) & (others >= 0)
+        largest = int(space.max())
+        owner[numbers] = among[Greedy(capacity=largest).place(
+            _arrivals(np.arange(count), np.zeros(0, np.uint64), (rows[kept], others[kept]), largest - space, 0)
+        )]  # fmt: skip
+        self._count()
 
     def place(self, order: Numbers, hashes: NDArray[np.uint64], sources: Numbers, targets: Numbers) -> None:
         """Place the vertices that follow those that have been placed.
@@ -219,7 +314,7 @@ class Directory:
         InputError
             A vertex cannot be placed.
         """
-        first, new, workers = self.size, len(order), len(self.loads)
+        first, new, workers = self.size, len(order), len(self.workers)
         self._edges += len(sources)
         if not new:
             return
@@ -227,15 +322,23 @@ class Directory:
             self.owner = longer(self.owner, first, 2 * (first + new))
         ends, others = np.concatenate((sources, targets)), np.concatenate((targets, sources))
         others, rows = others[ends >= first], ends[ends >= first] - first
-        offsets = np.zeros(new + 1, np.int64)
-        np.cumsum(np.bincount(rows, minlength=new), out=offsets[1:])
-        others = others[np.argsort(rows, kind="stable")]
-        neighbors = np.where(others >= first, others - first, new + self.owner[others])
-        found = np.asarray(
-            self._partitioner.place(Arrivals(order, hashes, offsets, neighbors, self.loads, self._edges))
-        )
+        row_of = np.zeros(len(self.loads), np.int64)
+        row_of[self.workers] = new + np.arange(workers)
+        neighbors = np.where(others >= first, others - first, row_of[self.owner[others]])
+        arrivals = _arrivals(order, hashes, (rows, neighbors), self.loads[self.workers], self._edges)
+        found = np.asarray(self._partitioner.place(arrivals))
         if found.shape != (new,) or found.dtype.kind not in "iu" or np.any((found < 0) | (found >= workers)):
             raise InputError(f"partitioner {self._partitioner!r:.60}: place must return the worker of each vertex")
-        self.owner[first : first + new] = found
+        self.owner[first : first + new] = self.workers[found]
         self.size += new
-        self.loads += np.bincount(found, minlength=workers)
+        self.loads += np.bincount(self.workers[found], minlength=len(self.loads))
+
+
+def _arrivals(
+    order: Numbers, hashes: NDArray[np.uint64], pairs: tuple[Numbers, Numbers], loads: Numbers, edges: int
+) -> Arrivals:  # fmt: skip
+    """Return new vertices with the second ones of pairs as the neighbors of the first ones."""
+    rows, neighbors = pairs
+    offsets = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=len(order)), out=offsets[1:])
+    return Arrivals(order, hashes, offsets, neighbors[np.argsort(rows, kind="stable")], loads, edges)

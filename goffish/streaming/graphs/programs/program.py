@@ -64,11 +64,18 @@ class LiveProgram:
         Vertices that options name: ``ctx.named`` has their numbers.
     movable : bool
         Whether vertices may get another worker between two epochs, with their rows of `state`. The rows stay, for
-        vertices that are then those of another worker.
+        vertices that are then those of another worker. Workers can only be added and removed if they may.
+    common : tuple of str
+        Attributes that change while the program runs, alike on all workers: workers that are added get them.
+    totals : tuple of str
+        Attributes, numbers or arrays, of which only the sum over all workers counts: what workers that are removed
+        have of them is added to those of another one.
     """
 
     directed: bool = True
     movable: ClassVar[bool] = False
+    common: ClassVar[tuple[str, ...]] = ()
+    totals: ClassVar[tuple[str, ...]] = ()
     state: Mapping[str, Column] = {}
     combine: Literal["min", "max", "sum", "union"] | None = None
     rounds: int = 0

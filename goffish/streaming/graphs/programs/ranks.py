@@ -102,6 +102,8 @@ class PageRank(LiveProgram):
     """
 
     movable = True
+    common = ("_size", "_idle", "_everywhere", "_total")
+    totals = ("_figures",)
     state = _STATE
 
     def __init__(

@@ -24,9 +24,9 @@ from goffish.gopher.result import Result
 from goffish.streaming.batches import FIRST
 from goffish.streaming.graphs.kernels import sort_by_key
 from goffish.streaming.graphs.programs.part import Batch, Moves
-from goffish.streaming.graphs.programs.placement import Directory, Partitioner, partitioner_of
+from goffish.streaming.graphs.programs.placement import MOST_WORKERS, Directory, Partitioner, partitioner_of
 from goffish.streaming.graphs.programs.program import LiveProgram
-from goffish.streaming.graphs.programs.worker import PROGRAM, Done, Epoch, Job
+from goffish.streaming.graphs.programs.worker import CONTROLLER, PROGRAM, Done, Epoch, Job, Scaling
 from goffish.streaming.graphs.records import Encoder
 from goffish.streaming.graphs.rows import labels_of
 from goffish.streaming.graphs.state import Changes, State
@@ -46,6 +46,18 @@ _MOST_FAILURES = 3
 _LOOK_S = 0.1
 _NO_MOVES = Moves(np.zeros(0, np.int64), np.zeros(0, np.int32))
 _OPS = (ADD_VERTEX, REMOVE_VERTEX, ADD_EDGE, REMOVE_EDGE)
+
+
+def checked_count(name: str, value: object, most: int = MOST_WORKERS) -> None:
+    """Raise an error unless a number is a positive integer that is not too large.
+
+    Raises
+    ------
+    InputError
+        It is not accepted.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{name} = {value!r:.60}: accepted are 1 to {most:,}")
 
 
 class Settings(NamedTuple):
@@ -91,7 +103,7 @@ class _Columns(NamedTuple):
 class _Sent(NamedTuple):
     """An epoch that may have to be sent again."""
 
-    batches: list[Batch]
+    batches: dict[int, Batch]
     removes: bool
     snapshot: str
     moves: Moves
@@ -120,30 +132,34 @@ class ProgramRun:
         self._name_of_slot = np.full(0, -1)
         self._number_of, self._name_of = np.full(0, -1), np.zeros(0, np.int64)
         self._directory = Directory(settings.workers, partitioner_of(settings.partitioner))
+        self._workers = tuple(range(settings.workers))
         self._open: list[_Columns] = []
         self._waiting, self._until, self._records = 0, FIRST, 0
         # Epochs.
         self._sent: dict[int, _Sent] = {}
-        self._last = self._committed = self._snapshot = 0
+        self._last = self._committed = 0
+        self._snapshot = ""
         self._since: list[float] = [time.monotonic(), 0, 0]  # the last snapshot: when, changes and bytes after it
         self._moves = _NO_MOVES  # before the next epoch
         self._upward = True
-        self._reports: dict[int, list[Done | None]] = {}
+        self._reports: dict[int, dict[int, Done]] = {}
+        self._scaling: Scaling | None = None
+        self._scaled: set[int] = set()
         self._answers: dict[int, tuple[Numbers, dict[str, Any]]] = {}
         self._request = 0
         self._events: deque[pa.Table] = deque()
         self._first = self._kept = 0  # events that are not kept any more, and those that are
         self._undelivered: list[pa.Table] = []
         self._totals = dict.fromkeys(("changes", "supersteps", "messages", "remote_messages", "recoveries", "moves"), 0)
-        self._seconds = np.zeros(settings.workers)
-        self._sizes = np.zeros((settings.workers, 2), np.int64)
+        self._seconds: dict[int, float] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         self._failures = 0
         # Workers.
         self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
-        self._processes: list[Handle] = []
+        self._processes: dict[int, Handle] = {}
         self._finalizer = weakref.finalize(self, _end_all, self._processes, self._folder)
         self._generation = 0
-        self._links: list[Outgoing] = []
+        self._links: dict[int, Outgoing] = {}
         self._incoming: list[Incoming] = []
         self._ready: set[int] = set()
         self._gone = False
@@ -182,7 +198,7 @@ class ProgramRun:
             self._cut(everything=True)
             self._request, self._answers = self._request + 1, {}
             self._ask()
-            self._pump(lambda: len(self._answers) == self._settings.workers)
+            self._pump(lambda: len(self._answers) == len(self._workers))
         self._call()
         return self._made()
 
@@ -199,6 +215,47 @@ class ProgramRun:
         self._require()
         with self._whole():
             self._pump(lambda: self._committed == self._last)
+        self._call()
+
+    def scale(self, workers: int) -> None:
+        """Change the number of workers, between two epochs.
+
+        Workers that are added get the vertices that others have above the new mean; those with the fewest vertices are
+        removed, and the others get theirs. Epochs that have ended are completed before; the current one goes on.
+        Results do not depend on it.
+
+        Parameters
+        ----------
+        workers : int
+
+        Raises
+        ------
+        InputError
+            The number is not accepted, the vertices of the program stay where they are, or the run is closed.
+        JobError
+            The program failed.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> live = gf.stream.LiveGraph(lateness=0)
+        >>> with live.run("components", workers=1) as components:
+        ...     _ = live.feed([{"t": 1, "op": "+e", "src": "ann", "dst": "bob"}])
+        ...     components.scale(2)
+        ...     components.statistics["workers"]
+        2
+        """
+        checked_count("workers", workers)
+        self._require()
+        if workers == len(self._workers):
+            return
+        if not self._program.movable:
+            name = type(self._program).__name__
+            raise InputError(f"program {name}: has {len(self._workers)} workers until it ends, as it is not movable")
+        self._directory.space(workers)
+        with self._whole():
+            self._pump(lambda: self._committed == self._last)
+            self._scale(workers)
         self._call()
 
     def events(self, after: int = 0) -> pa.Table:
@@ -227,18 +284,17 @@ class ProgramRun:
     def statistics(self) -> dict[str, Any]:
         """Figures of the epochs that are complete.
 
-        ``epochs``, ``changes``, ``supersteps``, ``messages`` and those to other workers, ``recoveries`` from failed
-        workers, ``moves`` of vertices to other workers, ``edges`` (pairs of adjacent vertices), ``cut`` (share of those
-        between two workers), ``balance`` (the largest number of vertices of a worker over the mean), ``seconds`` of
-        processor time by worker, and ``lag``: how many epochs have ended that are not complete.
+        ``workers``, ``epochs``, ``changes``, ``supersteps``, ``messages`` and those to other workers, ``recoveries``
+        from failed workers, ``moves`` of vertices to other workers, ``edges`` (pairs of adjacent vertices), ``cut``
+        (share of those between two workers), ``balance`` (the largest number of vertices of a worker over the mean),
+        ``seconds`` of processor time by worker, and ``lag``: how many epochs have ended that are not complete.
         """
-        crossing = int(self._sizes[:, 1].sum()) // 2
-        edges = int(self._sizes[:, 0].sum()) - crossing
-        loads = self._directory.loads
+        crossing = sum(one for _, one in self._sizes.values()) // 2
+        edges = sum(one for one, _ in self._sizes.values()) - crossing
         return {
-            "epochs": self._committed, **self._totals, "edges": edges, "cut": crossing / edges if edges else 0.0,
-            "balance": float(loads.max() * len(loads) / loads.sum()) if loads.sum() else 1.0,
-            "seconds": self._seconds.tolist(), "lag": self._last - self._committed,
+            "workers": len(self._workers), "epochs": self._committed, **self._totals, "edges": edges,
+            "cut": crossing / edges if edges else 0.0, "balance": self._directory.balance,
+            "seconds": [self._seconds.get(one, 0.0) for one in self._workers], "lag": self._last - self._committed,
         }  # fmt: skip
 
     def close(self) -> None:
@@ -383,19 +439,19 @@ class ProgramRun:
         owners = self._directory.owner[firsts], self._directory.owner[seconds]
         edges = ops >= ADD_EDGE
         kinds = np.where(added, 1, -1).astype(np.int8)
-        batches = []
-        for worker in range(self._settings.workers):
+        batches = {}
+        for worker in self._workers:
             here = owners[0] == worker
             vertices = np.flatnonzero(here & ~edges)
             rows = np.flatnonzero((here | (owners[1] == worker)) & edges)
-            batches.append(Batch(
+            batches[worker] = Batch(
                 firsts[vertices], ops[vertices] == ADD_VERTEX, firsts[rows], seconds[rows],
                 np.stack([one[rows] for one in owners]), kinds[rows], rows.astype(np.int32),
-            ))  # fmt: skip
+            )  # fmt: skip
         removes = bool(np.any((ops == REMOVE_VERTEX) | (ops == REMOVE_EDGE)))
         self._last += 1
         self._since[1] += len(ops)
-        self._since[2] += sum(column.nbytes for batch in batches for column in batch)
+        self._since[2] += sum(column.nbytes for batch in batches.values() for column in batch)
         begun, changes, size = self._since
         is_due = (
             time.monotonic() - begun > _SNAPSHOT_S or changes >= _SNAPSHOT_CHANGES or size >= _SNAPSHOT_BYTES
@@ -412,52 +468,106 @@ class ProgramRun:
     def _dispatch(self, number: int) -> None:
         """Send an epoch to all workers."""
         sent = self._sent[number]
-        self._reports[number] = [None] * self._settings.workers
-        for link, batch in zip(self._links, sent.batches, strict=True):
-            link.send(("epoch", Epoch(number, batch, sent.removes, sent.snapshot, sent.moves, sent.most)))
-            self._follow(link)
+        self._reports[number] = {}
+        for worker, batch in sent.batches.items():
+            epoch = Epoch(number, self._workers, batch, sent.removes, sent.snapshot, sent.moves, sent.most)
+            self._send(worker, "epoch", epoch)
 
     def _ask(self) -> None:
         """Ask the workers for the columns of a result, after all epochs."""
-        for link in self._links:
-            link.send(("result", self._request))
-            self._follow(link)
+        for worker in self._workers:
+            self._send(worker, "result", self._request)
 
-    def _commit(self, number: int, reports: list[Any]) -> None:
+    def _commit(self, number: int, found_by: dict[int, Done]) -> None:
         """Publish an epoch that all workers have completed, unless it was published before a failure."""
-        sent = self._sent[number]
-        for worker, report in enumerate(reports):
-            self._sizes[worker] = report.edges, report.crossing
+        sent, reports = self._sent[number], [found_by[worker] for worker in self._workers]
+        self._sizes = {worker: (one.edges, one.crossing) for worker, one in found_by.items()}
         if number > self._committed:
             self._failures = 0
             self.value = self._program.aggregate([report.partial for report in reports])
             self._totals["changes"] += sent.changes
             self._totals["supersteps"] += reports[0].supersteps
-            for report in reports:
+            for worker, report in found_by.items():
                 self._totals["messages"] += report.messages
                 self._totals["remote_messages"] += report.remote
-            self._seconds += [report.seconds for report in reports]
+                self._seconds[worker] = self._seconds.get(worker, 0.0) + report.seconds
             self._committed = number
             found = [one for report in reports for one in report.events]
             if found:
                 self._publish(self._table(found, number, sent.time))
-        if sent.most and not len(self._moves.numbers):
+        if sent.most and not len(self._moves.numbers) and self._scaling is None:
             self._choose([report.proposals for report in reports])
         if sent.snapshot:
-            old, self._snapshot = self._snapshot, number
-            for one in [one for one in self._sent if one <= number]:
-                del self._sent[one]
-            for worker in range(self._settings.workers if old else 0):
-                (self._folder / f"snapshot-{old}-{worker}").unlink(missing_ok=True)
+            self._adopt(sent.snapshot, number)
+
+    def _adopt(self, snapshot: str, number: int) -> None:
+        """Begin with another snapshot from now on, which is that of the state after an epoch."""
+        old, self._snapshot = self._snapshot, snapshot
+        for one in [one for one in self._sent if one <= number]:
+            del self._sent[one]
+        for worker in self._workers if old else ():
+            (self._folder / f"{old}-{worker}").unlink(missing_ok=True)
 
     def _choose(self, proposals: list[tuple[Any, ...]]) -> None:
         """Choose vertices that get another worker before the next epoch."""
         numbers, owners, gains = (np.concatenate(one) for one in zip(*proposals, strict=True))
         sizes = [len(one[0]) for one in proposals]
         # Those that have been moved since they were proposed stay.
-        stayed = self._directory.owner[numbers] == np.repeat(np.arange(len(sizes)), sizes)
+        stayed = self._directory.owner[numbers] == np.repeat(self._workers, sizes)
         self._moves = self._directory.move(numbers[stayed], owners[stayed], gains[stayed], upward=self._upward)
         self._upward = not self._upward
+
+    def _scale(self, workers: int) -> None:
+        """Add or remove workers, after an epoch that is the last one so far.
+
+        The snapshot after it is the first one with the new workers: none of those before is used with them.
+        """
+        edges = self._state.graph.edges
+        alive = np.flatnonzero(edges.alive)
+        names = np.stack([self._name_of_slot[one[alive]] for one in (edges.sources, edges.targets)])
+        ends = self._number_of[names[:, (names < len(self._number_of)).all(axis=0)]]
+        ends = ends[:, (ends >= 0).all(axis=0)]  # others are those of the current epoch
+        moves, waiting = self._directory.scale(workers, *ends), self._moves.numbers
+        if len(waiting):
+            moved = np.union1d(moves.numbers, waiting)
+            moves = Moves(moved, self._directory.owner[moved])
+        self._moves = _NO_MOVES
+        before, after = self._workers, tuple(self._directory.workers.tolist())
+        self._scaling = Scaling(self._last, before, after, moves, f"snapshot-{self._last}-scaled")
+        self._scaled = set()
+        try:
+            self._launch([one for one in after if one not in before])
+            self._send_scaling(self._scaling)
+        except JobError:
+            self._gone = True  # all begin anew
+        self._pump(lambda: self._scaled >= {*before, *after})
+        self._adopt(self._scaling.snapshot, self._last)
+        self._since = [time.monotonic(), 0, 0]
+        self._totals["moves"] += len(moves.numbers)
+        self._workers, self._scaling, self._failures = after, None, 0
+        self._dismiss({*before} - {*after})
+
+    def _send_scaling(self, scaling: Scaling) -> None:
+        for worker in sorted({*scaling.before, *scaling.after}):
+            self._send(worker, "scale", scaling)
+
+    def _dismiss(self, workers: set[int]) -> None:
+        """End workers that are removed; others have all that they had."""
+        for link in [one for one in self._incoming if one.sender in workers]:
+            self._selector.unregister(link)
+            link.close()
+            self._incoming.remove(link)
+        for worker in workers:
+            outgoing = self._links.pop(worker)
+            self._selector.unregister(outgoing)
+            outgoing.close()
+            process = self._processes.pop(worker)
+            process.kill()
+            process.wait()
+            self._ready.discard(worker)
+            self._seconds.pop(worker, None)
+            self._sizes.pop(worker, None)
+            (self._sockets / f"{worker}.socket").unlink(missing_ok=True)
 
     def _publish(self, events: pa.Table) -> None:
         self._events.append(events)
@@ -518,45 +628,53 @@ class ProgramRun:
     def _write(self, named: dict[str, Numbers]) -> None:
         from cloudpickle import dumps
 
-        program, workers = self._program, self._settings.workers
+        program = self._program
         try:
-            data = dumps(Job(program, workers, named))
+            data = dumps(Job(program, named))
         except Exception as error:
             name = type(program).__name__
             raise InputError(f"program {name}: cannot be sent to worker processes ({error})") from None
         (self._folder / PROGRAM).write_bytes(data)
         (self._folder / "path").write_text(json.dumps([sys.path, str(Path.cwd())]))
 
+    @property
+    def _sockets(self) -> Path:
+        return self._folder / str(self._generation)
+
     def _start(self) -> None:
         """Start the workers, from the last snapshot if there is one."""
-        folder = self._folder / str(self._generation)
+        folder = self._sockets
         folder.mkdir()
         self._selector = selectors.DefaultSelector()
         self._listener = listen(str(folder / CONTROL))
         self._selector.register(self._listener, selectors.EVENT_READ)
-        self._incoming, self._links, self._ready, self._gone = [], [], set(), False
+        self._incoming, self._links, self._ready, self._gone = [], {}, set(), False
+        self._launch(self._workers if self._scaling is None else sorted({*self._workers, *self._scaling.after}))
+
+    def _launch(self, numbers: Sequence[int]) -> None:
+        """Start workers; those that are not in the last snapshot begin without vertices."""
         module = "goffish.streaming.graphs.programs.process"
-        snapshot = f"snapshot-{self._snapshot}" if self._snapshot else ""
-        for number in range(self._settings.workers):
-            command = [sys.executable, "-m", module, str(folder), str(number), snapshot]
-            self._processes.append(self._settings.launcher(number, command))
-        while len(self._ready) < self._settings.workers:
+        for number in numbers:
+            snapshot = self._snapshot if number in self._workers else ""
+            command = [sys.executable, "-m", module, str(self._sockets), str(number), snapshot]
+            self._processes[number] = self._settings.launcher(number, command)
+        while not self._ready.issuperset(numbers):
             self._serve(_LOOK_S)
-            if self._gone or any(one.poll() is not None for one in self._processes):
+            if self._gone or any(one.poll() is not None for one in self._processes.values()):
                 raise JobError("a worker process ended before it was ready")
-        for number in range(self._settings.workers):
-            link = Outgoing(str(folder / f"{number}.socket"), self._settings.workers, data=False)
+        for number in numbers:
+            link = Outgoing(str(self._sockets / f"{number}.socket"), CONTROLLER, data=False)
             self._selector.register(link, link.events)
-            self._links.append(link)
+            self._links[number] = link
 
     def _stop(self) -> None:
         """End the workers."""
         _end_processes(self._processes)
-        for one in self._links:
+        for one in self._links.values():
             one.close()
         for link in self._incoming:
             link.close()
-        self._links, self._incoming = [], []
+        self._links, self._incoming = {}, []
         self._listener.close()
         self._selector.close()
 
@@ -569,9 +687,11 @@ class ProgramRun:
         self._stop()
         self._generation += 1
         self._start()
-        self._reports = {}
+        self._reports, self._scaled = {}, set()
         for number in sorted(self._sent):
             self._dispatch(number)
+        if self._scaling is not None:
+            self._send_scaling(self._scaling)
         if self._request:
             self._ask()
 
@@ -587,7 +707,7 @@ class ProgramRun:
                         raise
                     self._gone = True  # a worker failed again while it began
                 continue
-            if done() and not any(link.unsent for link in self._links):
+            if done() and not any(link.unsent for link in self._links.values()):
                 return
             self._serve(None)
 
@@ -610,6 +730,11 @@ class ProgramRun:
                     self._selector.unregister(ready)
                     self._gone = True
 
+    def _send(self, worker: int, kind: str, given: Any) -> None:
+        link = self._links[worker]
+        link.send((kind, given))
+        self._follow(link)
+
     def _follow(self, link: Outgoing) -> None:
         if link.closed:
             self._gone = True
@@ -625,10 +750,13 @@ class ProgramRun:
             request, numbers, columns = given
             if request == self._request:
                 self._answers[worker] = numbers, columns
+        elif kind == "scaled":
+            self._scaled.add(worker)
+            self._sizes[worker] = given
         else:
             reports = self._reports[given.number]
             reports[worker] = given
-            if all(one is not None for one in reports):
+            if len(reports) == len(self._workers):
                 del self._reports[given.number]
                 self._commit(given.number, reports)
 
@@ -659,14 +787,14 @@ class ProgramRun:
         self._undelivered = []
 
 
-def _end_processes(processes: list[Handle]) -> None:
-    for process in processes:
+def _end_processes(processes: dict[int, Handle]) -> None:
+    for process in processes.values():
         process.kill()
-    for process in processes:
+    for process in processes.values():
         process.wait()
     processes.clear()
 
 
-def _end_all(processes: list[Handle], folder: Path) -> None:
+def _end_all(processes: dict[int, Handle], folder: Path) -> None:
     _end_processes(processes)
     shutil.rmtree(folder, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import selectors
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +30,8 @@ PLACE_BITS = 32
 _REPORT_S = 1.0
 #: Superstep of packets with vertices that get another worker.
 _MOVES = -1
+#: Id of the process that started the workers, where these have their numbers.
+CONTROLLER = -1
 
 
 class Job(NamedTuple):
@@ -38,13 +40,11 @@ class Job(NamedTuple):
     Attributes
     ----------
     program : LiveProgram
-    workers : int
     named : mapping of str to array
         Numbers of the vertices that options of the program name.
     """
 
     program: LiveProgram
-    workers: int
     named: Mapping[str, NDArray[np.int64]]
 
 
@@ -54,6 +54,8 @@ class Epoch(NamedTuple):
     Attributes
     ----------
     number : int
+    workers : tuple of int
+        The workers, in order.
     batch : Batch
     removes : bool
         Whether something is removed, on any worker.
@@ -66,11 +68,34 @@ class Epoch(NamedTuple):
     """
 
     number: int
+    workers: tuple[int, ...]
     batch: Batch
     removes: bool
     snapshot: str
     moves: Moves
     most: int
+
+
+class Scaling(NamedTuple):
+    """Workers that are added or removed after an epoch.
+
+    Attributes
+    ----------
+    number : int
+        Of the epoch.
+    before, after : tuple of int
+        The workers, in order.
+    moves : Moves
+        Vertices that get another worker.
+    snapshot : str
+        File for the state after it.
+    """
+
+    number: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    moves: Moves
+    snapshot: str
 
 
 class Packet(NamedTuple):
@@ -81,7 +106,8 @@ class Packet(NamedTuple):
     epoch, superstep : int
     targets : int64 array
         Numbers of vertices.
-    values : array or Record
+    values : array
+        Of moves, the record for the other worker, if there is one, and attributes of the program.
     shared : array
         For all workers.
     sent : int
@@ -140,7 +166,7 @@ class Worker:
     def __init__(self, folder: Path, number: int, snapshot: str) -> None:
         self._folder, self._number = folder, number
         job: Job = pickle.loads((folder.parent / PROGRAM).read_bytes())
-        self._workers, self._program = job.workers, job.program
+        self._program = job.program
         self._part = Part(number, job.program.directed)
         self._ctx = Context(self._part, job.program, job.named)
         if snapshot:
@@ -148,8 +174,9 @@ class Worker:
                 part, self._ctx.state, members = pickle.load(file)
             self._part.install(part)
             vars(self._program).update(members)
-        self._others = [one for one in range(job.workers) if one != number]
-        self._packets: dict[int, deque[Packet]] = {one: deque() for one in self._others}
+        self._workers: tuple[int, ...] = ()
+        self._others: list[int] = []
+        self._packets: defaultdict[int, deque[Packet]] = defaultdict(deque)
         self._commands: deque[Any] = deque()
         self._selector = selectors.DefaultSelector()
         self._listener = listen(str(folder / f"{number}.socket"))
@@ -184,6 +211,13 @@ class Worker:
             kind, given = self._commands.popleft()
             if kind == "epoch":
                 self._report(("done", self._epoch(given)))
+            elif kind == "scale":
+                self._scale(given)
+                self._report(("scaled", (self._part.edges, self._part.crossing)))
+                if self._number not in given.after:
+                    while not self._control.closed:  # others may not have everything yet
+                        self._serve(None)
+                    return
             else:
                 vertices = self._ctx.vertices
                 columns = dict(self._program.result(self._ctx)) if len(vertices) else {}
@@ -195,8 +229,9 @@ class Worker:
         begun = time.thread_time()
         ctx, program = self._ctx, self._program
         ctx.epoch, ctx.superstep, ctx.settled, ctx.removes = epoch.number, 0, 0, epoch.removes
+        self._join(epoch.workers)
         if len(epoch.moves.numbers):
-            self._move(epoch.moves)
+            self._move(epoch.moves, self._others, self._others, {})
         change = self._part.apply(epoch.batch, epoch.number << PLACE_BITS)
         ctx.fit()
         ctx.reset(change.new)
@@ -218,22 +253,62 @@ class Worker:
             ctx.reset(change.gone)
         if epoch.snapshot:
             self._save(epoch.snapshot)
-        proposals = self._part.proposals(self._workers, epoch.most) if epoch.most else ()
+        proposals = self._part.proposals(self._workers[-1] + 1, epoch.most) if epoch.most else ()
         seconds = time.thread_time() - begun
         edges, crossing = self._part.edges, self._part.crossing
         return Done(
             epoch.number, partial, ctx.events(), ctx.superstep, messages, remote, edges, crossing, seconds, proposals
         )  # fmt: skip
 
-    def _move(self, moves: Moves) -> None:
-        """Hand vertices over to their new workers, and take those of others."""
+    def _join(self, workers: tuple[int, ...]) -> None:
+        """Take note of which workers there are."""
+        self._workers, self._others = workers, [one for one in workers if one != self._number]
+
+    def _scale(self, scaling: Scaling) -> None:
+        """Move vertices to workers that are added, or from those that are removed; all who stay write a snapshot."""
+        _, before, after, moves, snapshot = scaling
+        self._ctx.epoch = scaling.number
+        program = self._program
+        self._join(after)
+        attributes: dict[int, dict[str, Any]] = {}
+        if self._number == before[0]:
+            common = {name: getattr(program, name) for name in program.common}
+            attributes = {one: common for one in after if one not in before}
+        if self._number not in after:
+            attributes = {after[0]: {name: getattr(program, name) for name in program.totals}}
+        receivers = self._others if self._number in before else []
+        senders = [one for one in before if one != self._number] if self._number in after else []
+        for name, value in self._move(moves, receivers, senders, attributes):
+            setattr(program, name, getattr(program, name) + value if self._number in before else value)
+        if self._number in after:
+            self._forget(set(before) - set(after))
+            self._save(snapshot)
+
+    def _forget(self, workers: set[int]) -> None:
+        """Close connections with workers that are removed, which end then."""
+        for key in list(self._selector.get_map().values()):
+            link = key.fileobj
+            if isinstance(link, Incoming) and link.sender in workers:
+                self._selector.unregister(link)
+                link.close()
+        for worker in workers & self._outgoing.keys():
+            outgoing = self._outgoing.pop(worker)
+            if not outgoing.closed:
+                self._selector.unregister(outgoing)
+            outgoing.close()
+
+    def _move(
+        self, moves: Moves, receivers: list[int], senders: list[int], attributes: Mapping[int, dict[str, Any]]
+    ) -> list[tuple[str, Any]]:  # fmt: skip
+        """Hand vertices over to their new workers, and take those of others; return attributes of the program."""
         ctx, part, nothing = self._ctx, self._part, np.zeros(0, np.int64)
         went, records = part.hand_over(moves, ctx.state)
-        for one in self._others:
-            self._send(one, Packet(ctx.epoch, _MOVES, nothing, records.get(one), nothing, 0))
-        self._wait(lambda: all(self._packets.values()))
-        packets = [self._packets[one].popleft() for one in self._others]
-        taken = [packet.values for packet in packets if packet.values is not None]
+        for one in receivers:
+            given = records.get(one), attributes.get(one, {})
+            self._send(one, Packet(ctx.epoch, _MOVES, nothing, given, nothing, 0))
+        self._wait(lambda: all(self._packets[one] for one in senders))
+        packets = [self._packets[one].popleft() for one in senders]
+        taken = [packet.values[0] for packet in packets if packet.values[0] is not None]
         came = part.take_over(taken)
         ctx.fit()
         for name, column in ctx.state.items():
@@ -241,6 +316,7 @@ class Worker:
                 column[came] = np.concatenate([record.state[name] for record in taken])
         part.count_pairs()
         self._program.moved(ctx, came, went)
+        return [one for packet in packets for one in packet.values[1].items()]
 
     def _exchange(self) -> tuple[NDArray[np.int64], NDArray[Any], bool, tuple[int, int]]:
         """End a superstep: return messages for this worker, whether there are any at all, and how many it sent."""
@@ -254,9 +330,9 @@ class Worker:
             packet = Packet(ctx.epoch, ctx.superstep, numbers[rows], values[rows], shared, sent)
             self._send(one, packet)
         here = np.flatnonzero(owners == self._number)
-        self._wait(lambda: all(self._packets.values()))
+        self._wait(lambda: all(self._packets[one] for one in self._others))
         total, everything, common = sent, list[Any](), list[Any]()
-        for one in range(self._workers):
+        for one in self._workers:
             if one == self._number:
                 everything.append((targets[here], values[here]))
                 common.append(shared)
@@ -332,7 +408,7 @@ class Worker:
                 self._follow(ready)
             elif isinstance(ready, Incoming):
                 for message in ready.receive():
-                    queue = self._commands if ready.sender == self._workers else self._packets[ready.sender or 0]
+                    queue = self._commands if ready.sender == CONTROLLER else self._packets[ready.sender or 0]
                     queue.append(message)
                 if ready.closed:
                     self._selector.unregister(ready)
