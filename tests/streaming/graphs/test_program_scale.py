@@ -66,7 +66,7 @@ def check(seed: int, size: int, batch: int, partitioner: str, programs: list[tup
             if chance.random() < 0.3:
                 run.scale(chance.randint(1, 4))
                 compare(run, plain)
-                if seed % 4:
+                if not len(run._moves.numbers):  # those that workers have not made yet
                     agrees(run, live)
             found.append(run.statistics["workers"])
         assert len({*found}) > 1
