@@ -293,15 +293,15 @@ class Part:
         u, v = np.concatenate(ends, axis=1)
         if not self._directed:
             u, v = np.minimum(u, v), np.maximum(u, v)
-        # Pairs of which both ends come are in two records if these are of different workers.
-        keys, first = np.unique(u << 32 | v, return_index=True)
-        slots = self._slots(keys)
+        # Pairs of which both ends come are in two records, which agree, if these are of different workers.
+        slots = self._slots(u << 32 | v)
         pairs = self.pairs
-        pairs.sources[slots], pairs.targets[slots] = u[first], v[first]
-        pairs.counts[slots] = np.concatenate([one.counts for one in records])[first]
-        pairs.seqs[slots] = np.concatenate([one.seqs for one in records])[first]
+        pairs.sources[slots], pairs.targets[slots] = u, v
+        pairs.counts[slots] = np.concatenate([one.counts for one in records])
+        pairs.seqs[slots] = np.concatenate([one.seqs for one in records])
         pairs.weights[slots] = 1.0
-        self._make_space(u[first], v[first])
+        slots = self._distinct([slots])
+        self._make_space(*self.ends(slots))
         kernels.put_owned(self.net, arriving, slots, np.full(len(slots), ABSENT))
         return came
 
@@ -312,7 +312,7 @@ class Part:
 
     def _pairs_of(self, vertices: Numbers) -> Numbers:
         """Return the pairs of vertices of this worker."""
-        found = [np.zeros(0, np.int64)]
+        found: list[Numbers] = []
         for rows in (self.net.out, self.net.into)[: 1 + self._directed]:
             if len(rows.adjacency.sizes):
                 starts, sizes = (
@@ -320,7 +320,14 @@ class Part:
                 )
                 at = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
                 found.append(rows.adjacency.pool[at].astype(np.int64) >> (not self._directed))
-        return np.unique(np.concatenate(found))
+        return self._distinct(found)
+
+    def _distinct(self, pairs: Sequence[Numbers]) -> Numbers:
+        """Return pairs in order, each once."""
+        chosen = np.zeros(len(self.pairs.counts), np.bool_)
+        for one in pairs:
+            chosen[one] = True
+        return np.flatnonzero(chosen)
 
     def _fit(self) -> None:
         size, had = self.names.capacity, len(self.owners)
