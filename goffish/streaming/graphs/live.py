@@ -32,7 +32,7 @@ from goffish.streaming.graphs.parts import parts_of
 from goffish.streaming.graphs.programs.bundled import program_of
 from goffish.streaming.graphs.programs.placement import Partitioner
 from goffish.streaming.graphs.programs.program import LiveProgram
-from goffish.streaming.graphs.programs.run import ProgramRun, Settings, checked_count
+from goffish.streaming.graphs.programs.run import ProgramRun, Settings, checked_count, workers_of
 from goffish.streaming.graphs.queries import Query
 from goffish.streaming.graphs.records import row_of
 from goffish.streaming.graphs.recovery import History, recovered, replay, restored
@@ -601,7 +601,7 @@ class LiveGraph:
         return found
 
     def run(
-        self, program: str | LiveProgram, *, workers: int = 2, partitioner: str | Partitioner = "ldg",
+        self, program: str | LiveProgram, *, workers: int | tuple[int, int] = 2, partitioner: str | Partitioner = "ldg",
         every: Duration | None = "1s", changes: int = 10_000,
         on_events: Callable[[pa.Table], None] | None = None, **options: Any,
     ) -> ProgramRun:  # fmt: skip
@@ -613,8 +613,10 @@ class LiveGraph:
             ``components``, ``distances`` (``source=``), ``reachability`` (``sources=``, ``sinks=``), ``triangles``,
             ``degrees``, ``pagerank`` (``damping=``, ``tolerance=``, ``dangling=``, ``personalization=``), or a program
             of yours.
-        workers : int
-            Number of processes.
+        workers : int or tuple of two int
+            Number of processes; or the smallest and the largest one: one is added after 3 epochs in a row with more
+            than 2 that are not complete, and removed after 10 in which workers were busy for less than 30 % of the
+            time.
         partitioner : {"ldg", "fennel", "hash"} or Partitioner
             Decides which worker has a vertex, when the vertex is first seen.
         every : str, float or timedelta, optional
@@ -629,7 +631,8 @@ class LiveGraph:
         Returns
         -------
         ProgramRun
-            ``result()``, ``events()``, ``value``, ``statistics``, ``wait()`` and ``close()``, which ends the workers.
+            ``result()``, ``events()``, ``value``, ``statistics``, ``wait()``, ``scale()``, which changes the number of
+            workers, and ``close()``, which ends them.
 
         Raises
         ------
@@ -648,12 +651,13 @@ class LiveGraph:
         {'ann': 'ann', 'bob': 'ann'}
         """
         self._check()
-        checked_count("workers", workers)
+        chosen = program_of(program, options)
+        least, most = workers_of(workers, chosen)
         checked_count("changes", changes, 1 << 31)
         period = None if every is None else microseconds(every, "every")
         engine = self._engine
-        settings = Settings(workers, partitioner, period, changes, on_events, self._options.events)
-        found = ProgramRun(engine.state, engine.encoder, program_of(program, options), settings, engine.now)
+        settings = Settings(least, partitioner, period, changes, on_events, self._options.events, most=most)
+        found = ProgramRun(engine.state, engine.encoder, chosen, settings, engine.now)
         found.attach(self._check, engine.followers.discard)
         engine.followers.add(found)
         return found

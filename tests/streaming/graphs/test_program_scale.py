@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from goffish.streaming.graphs.programs import run as runs
 from goffish.streaming.graphs.programs.bundled import Components
 from goffish.streaming.graphs.programs.placement import Directory, Greedy, Hash
 from goffish.streaming.graphs.programs.program import LiveProgram
-from goffish.streaming.graphs.programs.run import ProgramRun
+from goffish.streaming.graphs.programs.run import Load, ProgramRun
 from tests.streaming.graphs import test_programs
 from tests.streaming.graphs.test_program_moves import groups
 from tests.streaming.graphs.test_programs import SINKS, SOURCES, Largest, Oracle, begin, edges, stream
@@ -258,6 +259,90 @@ def test_attributes_of_programs() -> None:
             run.result()
             assert run.value == (epoch, [2 * epoch, 2 * epoch + 1])
             run.scale(workers)
+
+
+# Workers by load.
+
+
+def begin_by_load(live: LiveGraph, least: int, most: int, program: Any) -> ProgramRun:
+    run = begin(live, program, least, changes=5)
+    run._settings = run._settings._replace(most=most)
+    return run
+
+
+def test_when_workers_are_added_and_removed() -> None:
+    load = Load()
+    assert [load.check(3, 1.0) for _ in range(7)] == [0, 0, 1, 0, 0, 1, 0]
+    assert [load.check(lag, 1.0) for lag in (2, 3, 3, 1, 3, 3)] == [0] * 6
+    assert [load.check(1, 0.29) for _ in range(20)] == ([0] * 9 + [-1]) * 2
+    assert [load.check(1, busy) for busy in (*[0.1] * 9, 0.31, *[0.1] * 9)] == [0] * 19
+    load = Load()
+    assert [load.check(3, 0.1) for _ in range(12)] == [0, 0, 1] * 4  # slow, but not by the processor
+
+
+def test_results_do_not_depend_on_load(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, found = random.Random(4), []
+    monkeypatch.setattr(Load, "check", lambda self, lag, busy: chance.choice([-1, 0, 1]))
+    for name, seed in (("components", 1), ("pagerank", 2)):
+        live, other = LiveGraph(lateness=0), LiveGraph(lateness=0)
+        run, plain = begin_by_load(live, 1, 4, name), begin(other, name, 1, changes=5)
+        records = list(stream(seed, 120, removals=True))
+        for at in range(0, 120, 40):
+            live.feed(records[at : at + 40])
+            other.feed(records[at : at + 40])
+            compare(run, plain)
+            found.append(run.statistics["workers"])
+        assert run.events().to_pylist() == plain.events().to_pylist()
+        assert run.statistics["epochs"] == plain.statistics["epochs"]
+        run.close()
+        plain.close()
+    assert len({*found}) > 1
+    assert {*found} <= {1, 2, 3, 4}
+
+
+class Slow(Components):
+    """Components that take their time."""
+
+    def changes(self, ctx: Any, change: Any) -> None:
+        time.sleep(0.01)
+        super().changes(ctx, change)
+
+
+def test_workers_by_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is behind gets workers, and loses them once they have nothing to do; within the bounds."""
+    live = LiveGraph(lateness=0)
+    with begin_by_load(live, 1, 3, Slow()) as run:
+        live.feed(stream(1, 150, removals=False))
+        assert run.statistics["workers"] == 3
+        monkeypatch.setattr(runs, "_LEAST_BUSY", 1e9)
+        for at, record in enumerate(stream(2, 150, removals=False)):
+            live.feed([record | {"t": 1000 + at, "id": 1000 + at}])
+            run.wait()
+        run.result()
+        assert run.statistics["workers"] == 1
+        assert run.value == len(Oracle(live).components())
+
+
+@pytest.mark.slow
+def test_processes_by_load() -> None:
+    live = LiveGraph(lateness=0)
+    with live.run(Slow(), workers=(1, 2), every=None, changes=5) as run:
+        assert len(run._processes) == 1
+        live.feed(stream(1, 60, removals=False))
+        assert len(run._processes) == run.statistics["workers"] == 2
+        run.result()
+        assert run.value == len(Oracle(live).components())
+
+
+@pytest.mark.parametrize(("workers", "message"), [
+    ((3, 2), "the first number must not exceed"), ((1, 2, 3), "accepted are a number, or the smallest and the largest"),
+    ((0, 2), "workers = 0"), ((1, 257), "workers = 257"), ([1, 2], r"workers = \[1, 2\]"),
+])  # fmt: skip
+def test_ranges_that_are_not_accepted(workers: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LiveGraph(lateness=0).run("components", workers=workers)
+    with pytest.raises(InputError, match="program Fixed: workers must be one number, as it is not movable"):
+        LiveGraph(lateness=0).run(Fixed(), workers=(1, 2))
 
 
 class Killed(Components):

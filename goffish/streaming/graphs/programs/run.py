@@ -38,6 +38,9 @@ from goffish.streaming.runtime.links import Incoming, Outgoing, listen
 Numbers = NDArray[np.int64]
 #: Epochs that workers may have before more are sent.
 _AHEAD = 2
+#: Epochs in a row after which a worker is added, as more than `_AHEAD` were not complete; after which one is removed,
+#: as workers were busy for less than a share of the time; and this share.
+_BEHIND_CHECKS, _IDLE_CHECKS, _LEAST_BUSY = 3, 10, 0.3
 #: Snapshots are written when one of these is exceeded: seconds, changes, and bytes since the last one.
 _SNAPSHOT_S, _SNAPSHOT_CHANGES, _SNAPSHOT_BYTES = 60.0, 1_000_000, 256 << 20
 #: Failures without an epoch that is complete in between, after which a program is given up.
@@ -60,12 +63,35 @@ def checked_count(name: str, value: object, most: int = MOST_WORKERS) -> None:
         raise InputError(f"{name} = {value!r:.60}: accepted are 1 to {most:,}")
 
 
+def workers_of(given: Any, program: LiveProgram) -> tuple[int, int]:
+    """Return the number of workers at first, and the largest one, or 0 if it does not change by load.
+
+    Raises
+    ------
+    InputError
+        The numbers are not accepted, or the program cannot be scaled.
+    """
+    if not isinstance(given, tuple):
+        checked_count("workers", given)
+        return given, 0
+    if len(given) != 2:
+        raise InputError(f"workers = {given!r:.60}: accepted are a number, or the smallest and the largest one")
+    for one in given:
+        checked_count("workers", one)
+    if given[0] > given[1]:
+        raise InputError(f"workers = {given}: the first number must not exceed the second one")
+    if not program.movable:
+        raise InputError(f"program {type(program).__name__}: workers must be one number, as it is not movable")
+    return given
+
+
 class Settings(NamedTuple):
     """How a program runs.
 
     Attributes
     ----------
     workers : int
+        Number of workers at first, and the smallest one if it changes by load.
     partitioner : str or Partitioner
     every : int, optional
         Event time of an epoch, in microseconds.
@@ -76,6 +102,8 @@ class Settings(NamedTuple):
         How many events are kept.
     launcher : Launcher
         Starts the worker processes.
+    most : int
+        The largest number of workers, if it changes by load.
     """
 
     workers: int
@@ -85,6 +113,32 @@ class Settings(NamedTuple):
     on_events: Callable[[pa.Table], None] | None
     events: int = 100_000
     launcher: Launcher = start_here
+    most: int = 0
+
+
+class Load:
+    """Decides from the load after each epoch whether a worker is added or removed."""
+
+    def __init__(self) -> None:
+        self._behind = self._idle = 0
+
+    def check(self, lag: int, busy: float) -> int:
+        """Return how many workers more there should be: 1, 0 or -1.
+
+        Parameters
+        ----------
+        lag : int
+            Epochs that are not complete.
+        busy : float
+            Share of the time since the last check in which workers were busy.
+        """
+        is_behind = lag > _AHEAD
+        self._behind = self._behind + 1 if is_behind else 0
+        self._idle = self._idle + 1 if busy < _LEAST_BUSY and not is_behind else 0
+        found = int(self._behind >= _BEHIND_CHECKS) - int(self._idle >= _IDLE_CHECKS)
+        if found:
+            self._behind = self._idle = 0
+        return found
 
 
 class _Columns(NamedTuple):
@@ -154,6 +208,7 @@ class ProgramRun:
         self._seconds: dict[int, float] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
         self._failures = 0
+        self._load, self._looked = Load(), (time.monotonic(), 0.0)  # at the last check, and seconds of workers
         # Workers.
         self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
         self._processes: dict[int, Handle] = {}
@@ -254,7 +309,6 @@ class ProgramRun:
             raise InputError(f"program {name}: has {len(self._workers)} workers until it ends, as it is not movable")
         self._directory.space(workers)
         with self._whole():
-            self._pump(lambda: self._committed == self._last)
             self._scale(workers)
         self._call()
 
@@ -396,7 +450,10 @@ class ProgramRun:
             # What is sent is not cut again if this is interrupted: the run is closed then.
             self._send_epoch(columns.cut(begin, end))
             begin = end
+            more = self._more_workers()
             self._pump(lambda: self._last - self._committed <= _AHEAD)
+            if more:
+                self._scale(len(self._workers) + more)
         self._open, self._waiting = [columns.cut(begin)] if begin < size else [], size - begin
 
     def _number(self, names: Numbers, sources: Numbers, targets: Numbers) -> None:
@@ -517,11 +574,24 @@ class ProgramRun:
         self._moves = self._directory.move(numbers[stayed], owners[stayed], gains[stayed], upward=self._upward)
         self._upward = not self._upward
 
-    def _scale(self, workers: int) -> None:
-        """Add or remove workers, after an epoch that is the last one so far.
+    def _more_workers(self) -> int:
+        """Return how many workers are to be added after an epoch was sent; less than 0 if one is to be removed."""
+        if not self._settings.most:
+            return 0
+        self._serve(0.0)
+        (before, had), now, worked = self._looked, time.monotonic(), sum(self._seconds.values())
+        self._looked = now, worked
+        busy = (worked - had) / max((now - before) * len(self._workers), 1e-9)
+        more = self._load.check(self._last - self._committed, busy)
+        workers = len(self._workers)
+        return more if (workers < self._settings.most if more > 0 else workers > self._settings.workers) else 0
 
-        The snapshot after it is the first one with the new workers: none of those before is used with them.
+    def _scale(self, workers: int) -> None:
+        """Add or remove workers when all epochs that were sent are complete.
+
+        The snapshot after them is the first one with the new workers: none of those before is used with them.
         """
+        self._pump(lambda: self._committed == self._last)
         edges = self._state.graph.edges
         alive = np.flatnonzero(edges.alive)
         names = np.stack([self._name_of_slot[one[alive]] for one in (edges.sources, edges.targets)])
@@ -546,6 +616,7 @@ class ProgramRun:
         self._totals["moves"] += len(moves.numbers)
         self._workers, self._scaling, self._failures = after, None, 0
         self._dismiss({*before} - {*after})
+        self._looked = time.monotonic(), sum(self._seconds.values())
 
     def _send_scaling(self, scaling: Scaling) -> None:
         for worker in sorted({*scaling.before, *scaling.after}):
