@@ -20,6 +20,7 @@ from goffish.streaming.graphs.programs.bundled import Components
 from goffish.streaming.graphs.programs.placement import Directory, Greedy, Hash
 from goffish.streaming.graphs.programs.program import LiveProgram
 from goffish.streaming.graphs.programs.run import Load, ProgramRun
+from goffish.streaming.runtime.launch import start_here
 from tests.streaming.graphs import test_programs
 from tests.streaming.graphs.test_program_moves import groups
 from tests.streaming.graphs.test_programs import SINKS, SOURCES, Largest, Oracle, begin, edges, stream
@@ -386,6 +387,35 @@ def test_workers_that_are_killed(seed: int, tmp_path: Path, monkeypatch: pytest.
         assert run.events().to_pylist() == plain.events().to_pylist()
         assert run.statistics["edges"] == plain.statistics["edges"]
         plain.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [False, True])
+def test_workers_that_fail_while_others_start(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_MOST_FAILURES", 1)
+    live = LiveGraph(lateness=0)
+    started: list[int] = []
+    with live.run("triangles", workers=2, every=None, changes=9) as run:
+        live.feed(edges((1, 2), (2, 3), (3, 1)))
+
+        def start(number: int, command: Any) -> Any:
+            started.append(number)
+            if started == [2]:
+                os.kill(run._processes[0].pid, signal.SIGKILL)
+            return start_here(number, ["false"] if ends and number == 2 else command)
+
+        run._settings = run._settings._replace(launcher=start)
+        if ends:
+            with pytest.raises(JobError, match="worker processes failed 2 times while they were added or removed"):
+                run.scale(3)
+            assert not run._processes
+            assert not run._folder.exists()
+            return
+        run.scale(3)
+        assert started == [2, 0, 1, 2]
+        live.feed(edges((3, 4), (4, 1), t=2))
+        run.result()
+        assert (run.value, run.statistics["recoveries"], run.statistics["workers"]) == (2, 1, 3)
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ class Arrivals(NamedTuple):
         The neighbors of vertex i, by the edges of its first epoch, are ``neighbors[offsets[i]:offsets[i + 1]]``: other
         new vertices, or ``len(order) + w`` for a vertex of worker w.
     loads : int64 array
-        Numbers of vertices that workers have.
+        Numbers of vertices that workers have, which are 0, 1, ... here; how many there are may change.
     edges : int
         Edges so far, with those of the epoch.
     """

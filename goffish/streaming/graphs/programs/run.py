@@ -753,7 +753,8 @@ class ProgramRun:
         """Begin anew from the last snapshot; epochs that were published are not published again."""
         self._failures += 1
         if self._failures > _MOST_FAILURES:
-            raise JobError(f"worker processes failed {self._failures} times in epoch {self._committed + 1}")
+            place = "while they were added or removed" if self._scaling else f"in epoch {self._committed + 1}"
+            raise JobError(f"worker processes failed {self._failures} times {place}")
         self._totals["recoveries"] += 1
         self._stop()
         self._generation += 1
