@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
 from goffish.graph import kernels
+from goffish.graph.assembly import Parallel, SelfLoops, assemble, transpose
 from goffish.graph.columns import attribute_table, check_weights
 from goffish.graph.labels import as_id_column, find_labels, number_labels, vertex_dtype
 from goffish.notebook import facts_html
-
-SelfLoops = Literal["drop", "keep"]
-Parallel = Literal["min", "sum", "first", "keep"]
-
-_MERGE = {"sum": kernels.MERGE_SUM, "min": kernels.MERGE_MIN, "first": kernels.MERGE_FIRST}
-_NO_ROWS = np.empty(0, np.int64)
-_NO_WEIGHTS = np.empty(0, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +147,7 @@ class Graph:
         """The graph with every arc reversed; an undirected graph is its own reverse."""
         if not self.directed:
             return self
-        offsets, targets, rows = _transpose(self.offsets, self.targets, np.arange(self.num_arcs))
+        offsets, targets, rows = transpose(self.offsets, self.targets, np.arange(self.num_arcs))
         return Graph(
             offsets,
             targets,
@@ -182,10 +176,10 @@ class Graph:
         if not self.directed:
             return self
         src, dst, weight, attributes = self.edge_columns()
-        return _assemble(
+        return Graph(*assemble(
             src, dst, weight, self.num_vertices, False, "keep", parallel, self.labels,
             self.vertex_attributes, attributes,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def unweighted(self) -> Graph:
         """Return the graph without weights.
@@ -315,11 +309,11 @@ def from_edges(
         extra = [] if isolated is None else [as_id_column(isolated, "isolated")]
         (src_ids, dst_ids, *_), label_column, n = number_labels(src_ids, dst_ids, *extra)
     weights = None if weight is None else check_weights(weight, len(src_ids))
-    return _assemble(
+    return Graph(*assemble(
         src_ids, dst_ids, weights, n, directed, self_loops, parallel, label_column,
         attribute_table(vertex_attributes, n, "vertex"),
         attribute_table(edge_attributes, len(src_ids), "edge"),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -347,85 +341,3 @@ def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:
         row = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
         raise InputError(f"{name}: row {row} holds {ids[row]}; positions must be from 0 to {n - 1}")
     return np.ascontiguousarray(ids, dtype=vertex_dtype(n))
-
-
-def _transpose(
-    offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]], rows: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]], NDArray[np.int64]]:
-    out_offsets = np.zeros_like(offsets)
-    kernels.count_targets(targets, out_offsets)
-    out_targets = np.empty_like(targets)
-    want = rows is not None
-    out_rows = np.empty(targets.size if want else 0, np.int64)
-    given = rows if rows is not None else _NO_ROWS
-    kernels.transpose_arcs(offsets, targets, given, want, out_offsets[:-1].copy(), out_targets, out_rows)
-    return out_offsets, out_targets, out_rows
-
-
-def _assemble(
-    src: NDArray[np.integer[Any]],
-    dst: NDArray[np.integer[Any]],
-    weights: NDArray[np.float64] | None,
-    n: int,
-    directed: bool,
-    self_loops: SelfLoops,
-    parallel: Parallel,
-    labels: pa.Array | None,
-    vertex_attributes: pa.Table | None,
-    edge_attributes: pa.Table | None,
-) -> Graph:
-    """Two stable scatters sort every row: by one end, then by the other."""
-    mirror, drop = not directed, self_loops == "drop"
-    want_rows = weights is not None or edge_attributes is not None
-    offsets = np.zeros(n + 1, np.int64)
-    # A directed graph is scattered by target first, so that the transposition leaves rows by source.
-    first, second = (src, dst) if mirror else (dst, src)
-    loops = kernels.count_arcs(first, second, mirror, drop, offsets)
-    targets: NDArray[np.integer[Any]] = np.empty(int(offsets[-1]), vertex_dtype(n))
-    rows = np.empty(targets.size if want_rows else 0, np.int64)
-    kernels.scatter_arcs(first, second, mirror, drop, offsets[:-1].copy(), targets, rows, want_rows)
-    offsets, targets, rows = _transpose(offsets, targets, rows if want_rows else None)
-    arc_weights = None if weights is None else weights[rows]
-    if parallel != "keep" and kernels.has_parallel(offsets, targets):
-        merged = np.zeros_like(offsets)
-        arcs = kernels.merge_parallel(
-            offsets, targets, rows, want_rows,
-            _NO_WEIGHTS if arc_weights is None else arc_weights, arc_weights is not None,
-            _MERGE[parallel], merged,
-        )  # fmt: skip
-        offsets, targets, rows = merged, targets[:arcs].copy(), rows[:arcs].copy() if want_rows else rows
-        arc_weights = None if arc_weights is None else arc_weights[:arcs].copy()
-        if parallel == "sum" and arc_weights is not None:
-            _check_sums(offsets, targets, arc_weights, labels)
-        if not drop:
-            loops = int(np.count_nonzero(_loop_mask(offsets, targets)))
-    loops = 0 if drop else int(loops)
-    edge_of_arc = None
-    if edge_attributes is not None:
-        if directed:
-            edge_of_arc, edge_attributes = np.arange(targets.size), edge_attributes.take(pa.array(rows))
-        else:
-            edge_of_arc = np.empty(targets.size, np.int64)
-            kept = kernels.number_edges(offsets, targets, rows, edge_of_arc)
-            edge_attributes = edge_attributes.take(pa.array(rows[kept]))
-    edges = targets.size if directed else (targets.size - loops) // 2 + loops
-    return Graph(
-        offsets, targets, directed, edges, arc_weights, labels, vertex_attributes, edge_attributes, edge_of_arc
-    )
-
-
-def _check_sums(
-    offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]], weights: NDArray[np.float64], labels: pa.Array | None
-) -> None:
-    over = np.flatnonzero(np.isinf(weights))
-    if over.size:
-        ends = int(np.searchsorted(offsets, over[0], side="right")) - 1, int(targets[over[0]])
-        u, v = ends if labels is None else (labels[end].as_py() for end in ends)
-        raise InputError(f"weight: the weights of the edge {u!r} - {v!r} add up to infinity; scale all weights down")
-
-
-def _loop_mask(offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    sources = np.empty_like(targets)
-    kernels.arc_sources(offsets, sources)
-    loops: NDArray[np.bool_] = sources == targets
-    return loops

@@ -9,8 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
+from goffish.graph.assembly import Parallel, SelfLoops
 from goffish.graph.columns import as_table
-from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.graph import Graph, from_edges
 from goffish.graph.guards import expect
 from goffish.graph.labels import find_labels
 
