@@ -159,4 +159,4 @@ hooks.open_series = _late("goffish.gofs.series", "open_series")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "stream"})
+    return sorted({*__all__, "plot", "stream"})

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from goffish.errors import FormatError, InputError
 from goffish.notebook import MOST_ROWS, facts_html, rows_html
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 #: Columns that name a row together.
-_PAIRS = {("source", "target"), ("partition", "subgraph"), ("subgraph", "neighbor")}
+_PAIRS = {("source", "target"), ("partition", "subgraph"), ("subgraph", "neighbor"), ("timestep", "vertex")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +101,7 @@ class Result:
         InputError
             If the column does not exist, or several rows have the same key.
         """
-        names = self.table.column_names
-        width = 2 if tuple(names[:2]) in _PAIRS else 1
+        names, width = self.table.column_names, self._width
         name = column if column is not None else names[width]
         if name not in names:
             raise InputError(f"no column {name!r}; available: {', '.join(names)}")
@@ -110,6 +111,75 @@ class Result:
         if len(found) < self.table.num_rows:
             raise InputError(f"several rows have the same {' and '.join(names[:width])}; use .table")
         return found
+
+    @property
+    def _width(self) -> int:
+        """Number of columns that name a row."""
+        return 2 if tuple(self.table.column_names[:2]) in _PAIRS else 1
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the value of a vertex in the first column after the keys, or the result with a slice of the rows.
+
+        Parameters
+        ----------
+        key : int, str, pair of them, or slice
+            Label of a vertex; the two keys of a row in tables that have two.
+
+        Returns
+        -------
+        value or Result
+
+        Raises
+        ------
+        InputError
+            If no row, or more than one, has the key.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> distances = gf.bfs(gf.from_edges([1, 2], [2, 3]), 1)
+        >>> distances[3], len(distances[:2])
+        (2, 2)
+        """
+        if isinstance(key, slice):
+            rows = range(*key.indices(len(self)))
+            part = self.table.slice(rows.start, len(rows)) if rows.step == 1 else self.table.take(pa.array(rows))
+            return Result(self.algorithm, part, self.summary, self.stats)
+        keys = key if isinstance(key, tuple) else (key,)
+        names, width = self.table.column_names, self._width
+        if len(keys) != width:
+            raise InputError(f"{key!r}: rows are named by {' and '.join(names[:width])}")
+        found = self.table
+        for name, value in zip(names[:width], keys, strict=True):
+            try:
+                if isinstance(value, bool) or value is None:
+                    raise TypeError("not a label")
+                wanted = pa.scalar(value, found.column(name).type)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                raise InputError(f"{key!r}: is not a {name} of this result ({str(error).splitlines()[0]})") from None
+            found = found.filter(pc.equal(found.column(name), wanted))
+        if found.num_rows != 1:
+            raise InputError(f"{key!r}: {found.num_rows:,} rows have this {' and '.join(names[:width])}")
+        return found.column(width)[0].as_py()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Iterate over the rows."""
+        for batch in self.table.to_batches(max_chunksize=65536):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __bool__(self) -> bool:
+        return True  # a result without rows is a result
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the first column after the keys; NaN where it is null."""
+        values = self.table.column(self._width).to_numpy()
+        return np.array(values, dtype=dtype) if copy else np.asarray(values, dtype=dtype)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
 
     def write(self, path: str | Path) -> Path:
         """Write the table to a file, in the format of its suffix.

@@ -1,6 +1,7 @@
 """Graphs as arrays: the columnar `Graph`, its constructors, readers and writers."""
 
-from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.assembly import Parallel, SelfLoops
+from goffish.graph.graph import Graph, from_edges
 from goffish.graph.io import read, write
 from goffish.graph.libraries import from_igraph, from_networkx, from_scipy, to_igraph, to_networkx, to_scipy
 from goffish.graph.tables import (

@@ -107,3 +107,8 @@ def as_table(table: Any, name: str) -> pa.Table:
     if twice is not None:
         raise InputError(f"{name}: two columns are named {twice!r}; rename one")
     return table
+
+
+def named_columns(table: pa.Table | None) -> list[tuple[str, pa.ChunkedArray]]:
+    """Names and columns of a table that may be missing."""
+    return [] if table is None else list(zip(table.column_names, table.columns, strict=True))

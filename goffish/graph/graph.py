@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
 from goffish.graph import kernels
-from goffish.graph.columns import attribute_table, check_weights
+from goffish.graph.assembly import Parallel, Parts, SelfLoops, assemble, transpose
+from goffish.graph.columns import attribute_table, check_weights, named_columns
+from goffish.graph.guards import whole_number
 from goffish.graph.labels import as_id_column, find_labels, number_labels, vertex_dtype
+from goffish.graph.selection import VertexValues, condition_mask, edges_of_arcs, near, select, vertex_mask
+from goffish.kernels.subgraphs import local_components
 from goffish.notebook import facts_html
-
-SelfLoops = Literal["drop", "keep"]
-Parallel = Literal["min", "sum", "first", "keep"]
-
-_MERGE = {"sum": kernels.MERGE_SUM, "min": kernels.MERGE_MIN, "first": kernels.MERGE_FIRST}
-_NO_ROWS = np.empty(0, np.int64)
-_NO_WEIGHTS = np.empty(0, np.float64)
+from goffish.threads import interruptible
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,68 @@ class Graph:
         """Number of arcs of each vertex, int64, shape (n,); a self-loop counts once."""
         return np.diff(self.offsets)
 
+    @property
+    def degree(self) -> VertexValues:
+        """Number of edges at each vertex, by label: a self-loop counts twice, an arc at both ends."""
+        degrees = self.out_degrees
+        if self.directed:
+            degrees = degrees + self._in_degrees()
+        elif 2 * self.num_edges > self.num_arcs:  # a loop is one arc
+            loops = self.arc_sources() == self.targets
+            degrees = degrees + np.bincount(self.targets[loops], minlength=self.num_vertices)
+        return VertexValues(self.labels, degrees)
+
+    def degrees(self) -> pa.Table:
+        """Return the degrees of all vertices.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns ``vertex`` and ``degree`` (edges; a self-loop counts twice); of a directed graph also
+            ``in_degree`` and ``out_degree``, and with weights ``strength`` (sum of the weights of the edges).
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> gf.from_edges(["a", "a"], ["b", "c"], directed=True).degrees().to_pylist()[0]
+        {'vertex': 'a', 'degree': 2, 'in_degree': 0, 'out_degree': 2}
+        """
+        columns: dict[str, Any] = {"vertex": self.label_column(), "degree": np.asarray(self.degree)}
+        if self.directed:
+            columns |= {"in_degree": self._in_degrees(), "out_degree": self.out_degrees}
+        if self.weights is not None:
+            sources, n = self.arc_sources(), self.num_vertices
+            counted = np.ones(self.num_arcs, np.bool_) if self.directed else sources == self.targets
+            strength = np.bincount(sources, self.weights, minlength=n)
+            columns["strength"] = strength + np.bincount(self.targets[counted], self.weights[counted], minlength=n)
+        return pa.table(columns)
+
+    def _in_degrees(self) -> NDArray[np.int64]:
+        return np.bincount(self.targets, minlength=self.num_vertices)
+
+    def __len__(self) -> int:
+        return self.num_vertices
+
+    def __bool__(self) -> bool:
+        return True  # an empty graph is a graph
+
+    def __contains__(self, vertex: object) -> bool:
+        if isinstance(vertex, bool | np.bool_) or not isinstance(vertex, int | str | np.integer):
+            return False
+        if self.labels is None:
+            return not isinstance(vertex, str) and bool(0 <= vertex < self.num_vertices)
+        if isinstance(vertex, str) is not pa.types.is_string(self.labels.type):
+            return False
+        fits = isinstance(vertex, str) or -(1 << 63) <= vertex < 1 << 63
+        return bool(fits and pc.index(self.labels, pa.scalar(vertex, self.labels.type)).as_py() >= 0)
+
+    def __iter__(self) -> Iterator[int | str]:
+        """Iterate over the labels."""
+        return iter(range(self.num_vertices) if self.labels is None else self.labels.to_pylist())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.edges.__arrow_c_stream__(requested_schema)
+
     def neighbors(self, vertex: int) -> NDArray[np.integer[Any]]:
         """Return the out-neighbors of a vertex as a view of `targets`.
 
@@ -136,6 +198,54 @@ class Graph:
         """
         return find_labels(self.labels, self.num_vertices, labels)
 
+    @property
+    def vertices(self) -> pa.Table:
+        """The vertices as an Arrow table: ``vertex`` (label), then the vertex attributes."""
+        return self._vertex_table()
+
+    @property
+    def edges(self) -> pa.Table:
+        """The edges as an Arrow table: ``source``, ``target``, ``weight`` if there are any, then the attributes."""
+        return self._edge_table()
+
+    def _vertex_table(self, vertex: str = "vertex") -> pa.Table:
+        columns: dict[str, Any] = {vertex: self.label_column()}
+        for name, column in named_columns(self.vertex_attributes):
+            if name in columns:
+                raise InputError(
+                    f"the vertex attribute {name!r} is named like the label column; set vertex to another name"
+                )
+            columns[name] = column
+        return pa.table(columns)
+
+    def _edge_table(self, source: str = "source", target: str = "target", weight: str = "weight") -> pa.Table:
+        src, dst, weights, attributes = self.edge_columns()
+        columns: dict[str, Any] = {source: self.labels_of(src), target: self.labels_of(dst)}
+        if weights is not None:
+            columns[weight] = pa.array(weights)
+        for name, column in named_columns(attributes):
+            if name in columns:
+                raise InputError(f"the edge attribute {name!r} and another column have the same name; rename one")
+            columns[name] = column
+        return pa.table(columns)
+
+    def labels_of(self, numbers: NDArray[np.integer[Any]]) -> pa.Array:
+        """Return the labels of vertex numbers.
+
+        Parameters
+        ----------
+        numbers : array of int
+            Vertex numbers, 0 to n - 1.
+
+        Returns
+        -------
+        pyarrow.Array
+            One label per number.
+        """
+        if self.labels is None:
+            return pa.array(numbers.astype(np.int64, copy=False))
+        return self.labels.take(pa.array(numbers))
+
     def arc_sources(self) -> NDArray[np.integer[Any]]:
         """Return the source vertex of every arc.
 
@@ -153,7 +263,7 @@ class Graph:
         """The graph with every arc reversed; an undirected graph is its own reverse."""
         if not self.directed:
             return self
-        offsets, targets, rows = _transpose(self.offsets, self.targets, np.arange(self.num_arcs))
+        offsets, targets, rows = transpose(self.offsets, self.targets, np.arange(self.num_arcs))
         return Graph(
             offsets,
             targets,
@@ -182,10 +292,177 @@ class Graph:
         if not self.directed:
             return self
         src, dst, weight, attributes = self.edge_columns()
-        return _assemble(
+        return Graph(*assemble(
             src, dst, weight, self.num_vertices, False, "keep", parallel, self.labels,
             self.vertex_attributes, attributes,
-        )  # fmt: skip
+        ))  # fmt: skip
+
+    def subgraph(self, vertices: Any) -> Graph:
+        """Return the graph of some vertices and the edges between them.
+
+        Parameters
+        ----------
+        vertices : array-like of int or str, or of bool
+            Labels, or a truth value for each vertex.
+
+        Returns
+        -------
+        Graph
+            Weights and attributes included; the order of the vertices stays.
+
+        Raises
+        ------
+        InputError
+            If a label is unknown, or there are more or fewer truth values than vertices.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> graph = gf.from_edges(["ann", "bob", "ann"], ["bob", "eve", "eve"])
+        >>> graph.subgraph(["ann", "bob"]).edges.to_pylist()
+        [{'source': 'ann', 'target': 'bob'}]
+        """
+        return Graph(*select(self._parts, vertex_mask(self.labels, self.num_vertices, vertices), None))
+
+    def filter(self, *, vertices: Any = None, edges: Any = None) -> Graph:
+        """Return the graph of the vertices and edges for which conditions hold.
+
+        Parameters
+        ----------
+        vertices : pyarrow.compute.Expression or array of bool, optional
+            Condition over the columns of `vertices` and `degrees` [default: all].
+        edges : pyarrow.compute.Expression or array of bool, optional
+            Condition over the columns of `edges` [default: all].
+
+        Returns
+        -------
+        Graph
+            Edges that stay have both ends among the vertices that stay.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or the values are not truth values.
+
+        Notes
+        -----
+        A condition does not hold where it is null.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> import pyarrow.compute as pc
+        >>> graph = gf.from_edges([1, 2, 3], [2, 3, 4], [0.5, 1.5, 2.5])
+        >>> graph.filter(vertices=pc.field("degree") > 1, edges=pc.field("weight") > 1).edges.to_pylist()
+        [{'source': 2, 'target': 3, 'weight': 1.5}]
+        """
+        kept = chosen = None
+        if vertices is not None:
+            table = self.vertices
+            for name, column in named_columns(self.degrees().drop_columns("vertex")):
+                if name not in table.column_names:
+                    table = table.append_column(name, column)
+            kept = condition_mask(table, vertices, "vertices", "vertices")
+        if edges is not None:
+            chosen = condition_mask(self.edges, edges, "edges", "edges")
+            if not self.directed:
+                of_arc = self.edge_of_arc
+                chosen = chosen[edges_of_arcs(self.offsets, self.targets) if of_arc is None else of_arc]
+        return Graph(*select(self._parts, kept, chosen))
+
+    def component(self, vertex: int | str) -> Graph:
+        """Return the connected component of a vertex; edge directions are ignored.
+
+        Parameters
+        ----------
+        vertex : int or str
+            Vertex label.
+
+        Returns
+        -------
+        Graph
+            Weights and attributes included.
+
+        Raises
+        ------
+        InputError
+            If the label is unknown.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> gf.from_edges([1, 2, 5], [2, 3, 6]).component(5)
+        Graph(2 vertices, 1 edges, undirected)
+        """
+        number = int(self.find([vertex])[0])
+        component, _ = self._components()
+        return Graph(*select(self._parts, component == component[number], None))
+
+    def largest_component(self) -> Graph:
+        """Return the connected component with the most vertices; edge directions are ignored.
+
+        Returns
+        -------
+        Graph
+            Of equally large components, the one with the first vertex.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> gf.from_edges([1, 2, 5], [2, 3, 6]).largest_component()
+        Graph(3 vertices, 2 edges, undirected)
+        """
+        component, count = self._components()
+        if count < 2:
+            return self
+        return Graph(*select(self._parts, component == np.bincount(component).argmax(), None))
+
+    def _components(self) -> tuple[NDArray[np.integer[Any]], int]:
+        cell = np.zeros(self.num_vertices, np.int8)
+        return interruptible(
+            self.num_arcs, lambda: local_components(self.offsets, self.targets, cell, symmetric=not self.directed)
+        )
+
+    def ego(self, vertices: Any, *, radius: int = 1, direction: Literal["out", "in", "both"] = "out") -> Graph:
+        """Return the graph of what is near some vertices.
+
+        Parameters
+        ----------
+        vertices : int, str, or array-like of them
+            Vertex labels.
+        radius : int
+            Number of steps [default: 1].
+        direction : {"out", "in", "both"}
+            Which arcs of a directed graph are followed [default: "out"].
+
+        Returns
+        -------
+        Graph
+            The vertices within `radius` steps, and all edges between them.
+
+        Raises
+        ------
+        InputError
+            If a label is unknown, or an option is not accepted.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> gf.from_edges([1, 2, 3], [2, 3, 4]).ego(2)
+        Graph(3 vertices, 2 edges, undirected)
+        """
+        _check_choice("direction", direction, ("out", "in", "both"))
+        starts = self.find(vertices)
+        steps = whole_number(radius, "radius", 0)
+        if not self.directed or direction != "both":
+            followed, back = (self.reverse if direction == "in" else self), None
+        else:
+            followed, back = self, self.reverse._parts
+        return Graph(*select(self._parts, near(followed._parts, back, starts, steps), None))
+
+    @property
+    def _parts(self) -> Parts:
+        return Parts(*(getattr(self, name) for name in Parts._fields))
 
     def unweighted(self) -> Graph:
         """Return the graph without weights.
@@ -315,11 +592,11 @@ def from_edges(
         extra = [] if isolated is None else [as_id_column(isolated, "isolated")]
         (src_ids, dst_ids, *_), label_column, n = number_labels(src_ids, dst_ids, *extra)
     weights = None if weight is None else check_weights(weight, len(src_ids))
-    return _assemble(
+    return Graph(*assemble(
         src_ids, dst_ids, weights, n, directed, self_loops, parallel, label_column,
         attribute_table(vertex_attributes, n, "vertex"),
         attribute_table(edge_attributes, len(src_ids), "edge"),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -347,85 +624,3 @@ def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:
         row = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
         raise InputError(f"{name}: row {row} holds {ids[row]}; positions must be from 0 to {n - 1}")
     return np.ascontiguousarray(ids, dtype=vertex_dtype(n))
-
-
-def _transpose(
-    offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]], rows: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]], NDArray[np.int64]]:
-    out_offsets = np.zeros_like(offsets)
-    kernels.count_targets(targets, out_offsets)
-    out_targets = np.empty_like(targets)
-    want = rows is not None
-    out_rows = np.empty(targets.size if want else 0, np.int64)
-    given = rows if rows is not None else _NO_ROWS
-    kernels.transpose_arcs(offsets, targets, given, want, out_offsets[:-1].copy(), out_targets, out_rows)
-    return out_offsets, out_targets, out_rows
-
-
-def _assemble(
-    src: NDArray[np.integer[Any]],
-    dst: NDArray[np.integer[Any]],
-    weights: NDArray[np.float64] | None,
-    n: int,
-    directed: bool,
-    self_loops: SelfLoops,
-    parallel: Parallel,
-    labels: pa.Array | None,
-    vertex_attributes: pa.Table | None,
-    edge_attributes: pa.Table | None,
-) -> Graph:
-    """Two stable scatters sort every row: by one end, then by the other."""
-    mirror, drop = not directed, self_loops == "drop"
-    want_rows = weights is not None or edge_attributes is not None
-    offsets = np.zeros(n + 1, np.int64)
-    # A directed graph is scattered by target first, so that the transposition leaves rows by source.
-    first, second = (src, dst) if mirror else (dst, src)
-    loops = kernels.count_arcs(first, second, mirror, drop, offsets)
-    targets: NDArray[np.integer[Any]] = np.empty(int(offsets[-1]), vertex_dtype(n))
-    rows = np.empty(targets.size if want_rows else 0, np.int64)
-    kernels.scatter_arcs(first, second, mirror, drop, offsets[:-1].copy(), targets, rows, want_rows)
-    offsets, targets, rows = _transpose(offsets, targets, rows if want_rows else None)
-    arc_weights = None if weights is None else weights[rows]
-    if parallel != "keep" and kernels.has_parallel(offsets, targets):
-        merged = np.zeros_like(offsets)
-        arcs = kernels.merge_parallel(
-            offsets, targets, rows, want_rows,
-            _NO_WEIGHTS if arc_weights is None else arc_weights, arc_weights is not None,
-            _MERGE[parallel], merged,
-        )  # fmt: skip
-        offsets, targets, rows = merged, targets[:arcs].copy(), rows[:arcs].copy() if want_rows else rows
-        arc_weights = None if arc_weights is None else arc_weights[:arcs].copy()
-        if parallel == "sum" and arc_weights is not None:
-            _check_sums(offsets, targets, arc_weights, labels)
-        if not drop:
-            loops = int(np.count_nonzero(_loop_mask(offsets, targets)))
-    loops = 0 if drop else int(loops)
-    edge_of_arc = None
-    if edge_attributes is not None:
-        if directed:
-            edge_of_arc, edge_attributes = np.arange(targets.size), edge_attributes.take(pa.array(rows))
-        else:
-            edge_of_arc = np.empty(targets.size, np.int64)
-            kept = kernels.number_edges(offsets, targets, rows, edge_of_arc)
-            edge_attributes = edge_attributes.take(pa.array(rows[kept]))
-    edges = targets.size if directed else (targets.size - loops) // 2 + loops
-    return Graph(
-        offsets, targets, directed, edges, arc_weights, labels, vertex_attributes, edge_attributes, edge_of_arc
-    )
-
-
-def _check_sums(
-    offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]], weights: NDArray[np.float64], labels: pa.Array | None
-) -> None:
-    over = np.flatnonzero(np.isinf(weights))
-    if over.size:
-        ends = int(np.searchsorted(offsets, over[0], side="right")) - 1, int(targets[over[0]])
-        u, v = ends if labels is None else (labels[end].as_py() for end in ends)
-        raise InputError(f"weight: the weights of the edge {u!r} - {v!r} add up to infinity; scale all weights down")
-
-
-def _loop_mask(offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    sources = np.empty_like(targets)
-    kernels.arc_sources(offsets, sources)
-    loops: NDArray[np.bool_] = sources == targets
-    return loops

@@ -158,3 +158,59 @@ def relabel(ids, base, rank, out):
     """``out = rank[ids - base]``."""
     for i in range(ids.size):
         out[i] = rank[ids[i] - base]
+
+
+@kernel
+def select_arcs(offsets, targets, number, chosen, new_offsets, new_targets, rows):
+    """Copy the arcs between selected vertices; returns how many there are, and how many of them are loops.
+
+    Parameters
+    ----------
+    number : integers, shape (n,)
+        New numbers of the vertices, ascending; -1 for those that are left out.
+    chosen : bool, shape (arcs,) or (0,)
+        Arcs that are not left out; all if empty.
+    new_offsets, new_targets, rows
+        Filled with the new rows, and with the arc that each of theirs was.
+    """
+    count, loops, row = 0, 0, 0
+    for u in range(number.size):
+        if number[u] < 0:
+            continue
+        for i in range(offsets[u], offsets[u + 1]):
+            v = number[targets[i]]
+            if v >= 0 and (chosen.size == 0 or chosen[i]):
+                new_targets[count] = v
+                rows[count] = i
+                loops += v == row
+                count += 1
+        row += 1
+        new_offsets[row] = count
+    return count, loops
+
+
+@kernel
+def reach(offsets, targets, back_offsets, back_targets, radius, found, queue, count):
+    """Mark the vertices within `radius` steps of the first `count` ones of a queue; returns how many there are.
+
+    Rows of `back_offsets` are followed as well, unless it is empty.
+    """
+    begin, end = 0, count
+    for _ in range(radius):
+        for at in range(begin, end):
+            u = queue[at]
+            for i in range(offsets[u], offsets[u + 1]):
+                if not found[targets[i]]:
+                    found[targets[i]] = True
+                    queue[count] = targets[i]
+                    count += 1
+            if back_offsets.size:
+                for i in range(back_offsets[u], back_offsets[u + 1]):
+                    if not found[back_targets[i]]:
+                        found[back_targets[i]] = True
+                        queue[count] = back_targets[i]
+                        count += 1
+        begin, end = end, count
+        if begin == end:
+            break
+    return count

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.graph import kernels
-from goffish.graph.columns import attribute_column
-from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.assembly import Parallel, SelfLoops
+from goffish.graph.columns import attribute_column, named_columns
+from goffish.graph.graph import Graph, from_edges
 from goffish.graph.guards import expect, expect_library
-from goffish.graph.tables import named_columns, vertices_to_arrow
+from goffish.graph.tables import vertices_to_arrow
 
 if TYPE_CHECKING:
     import igraph

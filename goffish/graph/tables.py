@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from goffish.errors import InputError
+from goffish.graph.assembly import Parallel, SelfLoops
 from goffish.graph.columns import as_table
-from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.graph import Graph, from_edges
 from goffish.graph.guards import expect
 from goffish.graph.labels import find_labels
 
@@ -148,15 +148,7 @@ def to_arrow(graph: Graph, *, source: str = "source", target: str = "target", we
     {'source': [1, 2], 'target': [2, 3]}
     """
     expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
-    src, dst, weights, attributes = graph.edge_columns()
-    columns: dict[str, Any] = {source: _labels_of(graph, src), target: _labels_of(graph, dst)}
-    if weights is not None:
-        columns[weight] = pa.array(weights)
-    for name, column in named_columns(attributes):
-        if name in columns:
-            raise InputError(f"the edge attribute {name!r} and another column have the same name; rename one")
-        columns[name] = column
-    return pa.table(columns)
+    return graph._edge_table(source, target, weight)
 
 
 def vertices_to_arrow(graph: Graph, *, vertex: str = "vertex") -> pa.Table:
@@ -187,25 +179,7 @@ def vertices_to_arrow(graph: Graph, *, vertex: str = "vertex") -> pa.Table:
     {'vertex': [1, 2], 'age': [30, 40]}
     """
     expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
-    columns: dict[str, Any] = {vertex: graph.label_column()}
-    for name, column in named_columns(graph.vertex_attributes):
-        if name in columns:
-            raise InputError(
-                f"the vertex attribute {name!r} is named like the label column; set vertex to another name"
-            )
-        columns[name] = column
-    return pa.table(columns)
-
-
-def named_columns(table: pa.Table | None) -> list[tuple[str, pa.ChunkedArray]]:
-    """Names and columns of a table that may be missing."""
-    return [] if table is None else list(zip(table.column_names, table.columns, strict=True))
-
-
-def _labels_of(graph: Graph, numbers: NDArray[np.integer[Any]]) -> pa.Array:
-    if graph.labels is None:
-        return pa.array(numbers.astype(np.int64, copy=False))
-    return graph.labels.take(pa.array(numbers))
+    return graph._vertex_table(vertex)
 
 
 def from_pandas(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from goffish.algorithms.weights import check_range
 from goffish.errors import InputError
 from goffish.graph import Graph, from_edges
-from goffish.graph.graph import Parallel
+from goffish.graph.assembly import Parallel
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.assembly import Parallel, SelfLoops
+from goffish.graph.graph import Graph, from_edges
 from goffish.graph.io.streams import DECLARED
 
 #: Vertices, most of them isolated, that a header may declare for each edge of its file.

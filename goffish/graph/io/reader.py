@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.graph import Graph, Parallel, SelfLoops
+from goffish.graph.assembly import Parallel, SelfLoops
+from goffish.graph.graph import Graph
 from goffish.graph.guards import expect, options_of, path_name
 from goffish.graph.io.dimacs import read_dimacs
 from goffish.graph.io.edge_list import read_edge_list
