@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from goffish.algorithms.clustering.api import core_numbers, triangles
     from goffish.algorithms.communities.api import agreement, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
-    from goffish.algorithms.components.api import connected_components
+    from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
     from goffish.algorithms.landscape.api import landscape
     from goffish.algorithms.landscape.levels import CommunityLandscape
     from goffish.algorithms.pagerank.api import blockrank, pagerank
@@ -89,7 +89,9 @@ _HOMES = {
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
     "goffish.algorithms.clustering.api": ("core_numbers", "triangles"),
     "goffish.algorithms.communities.api": ("agreement", "louvain", "modularity"),
-    "goffish.algorithms.components.api": ("connected_components",),
+    "goffish.algorithms.components.api": (
+        "condensation", "connected_components", "strongly_connected_components",
+    ),
     "goffish.algorithms.landscape.api": ("landscape",),
     "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
     "goffish.algorithms.paths.api": ("bfs", "sssp"),
@@ -119,15 +121,15 @@ _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
 __all__ = [
-    "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph",
-    "InputError", "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
-    "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness",
-    "bfs", "blockrank", "closeness", "connected_components", "core_numbers", "edge_betweenness", "from_arrow",
-    "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
-    "landscape", "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor",
-    "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "run_series", "sssp", "temporal_paths",
-    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
-    "triangles", "verify", "vertices_to_arrow", "write",
+    "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
+    "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
+    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
+    "closeness", "condensation", "connected_components", "core_numbers", "edge_betweenness", "from_arrow", "from_edges",
+    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic", "landscape", "louvain",
+    "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph",
+    "per_vertex", "quality", "read", "run", "run_series", "sssp", "strongly_connected_components", "temporal_paths",
+    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles",
+    "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

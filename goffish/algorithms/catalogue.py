@@ -13,7 +13,7 @@ from goffish.algorithms.betweenness.api import Betweenness
 from goffish.algorithms.closeness.api import Closeness, Harmonic
 from goffish.algorithms.clustering.api import Cores, Counts, Quotient, Triangles
 from goffish.algorithms.communities.api import Louvain
-from goffish.algorithms.components.api import Components, MaxValue
+from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
@@ -22,8 +22,8 @@ from goffish.errors import InputError
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness, Closeness,
-        Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
+        Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
+        Closeness, Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

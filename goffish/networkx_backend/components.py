@@ -64,3 +64,27 @@ def number_weakly_connected_components(G: BackendGraph) -> int:
 def is_weakly_connected(G: BackendGraph) -> bool:
     """As `networkx.is_weakly_connected`; a graph without nodes raises `networkx.NetworkXPointlessConcept`."""
     return is_connected(G)
+
+
+def strongly_connected_components(G: BackendGraph) -> Iterator[set[Any]]:
+    """As `networkx.strongly_connected_components`: a component comes before those from which it is reached."""
+    from goffish.algorithms.components.in_memory import strong_component_of
+
+    number = strong_component_of(G.plain)
+    order = np.argsort(-number, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(number[order])) + 1) if order.size else ():
+        yield set(map(G.nodes.__getitem__, members.tolist()))
+
+
+def number_strongly_connected_components(G: BackendGraph) -> int:
+    """As `networkx.number_strongly_connected_components`."""
+    return sum(1 for _ in strongly_connected_components(G))
+
+
+def is_strongly_connected(G: BackendGraph) -> bool:
+    """As `networkx.is_strongly_connected`; a graph without nodes raises `networkx.NetworkXPointlessConcept`."""
+    if not len(G):
+        import networkx as nx
+
+        raise nx.NetworkXPointlessConcept("Connectivity is undefined for a graph without nodes")
+    return number_strongly_connected_components(G) == 1

@@ -37,10 +37,13 @@ from goffish.networkx_backend.communities import (
 from goffish.networkx_backend.components import (
     connected_components,
     is_connected,
+    is_strongly_connected,
     is_weakly_connected,
     node_connected_component,
     number_connected_components,
+    number_strongly_connected_components,
     number_weakly_connected_components,
+    strongly_connected_components,
     weakly_connected_components,
 )
 from goffish.networkx_backend.graph import BackendGraph, convert, convert_from_nx, convert_to_nx
@@ -60,10 +63,11 @@ __all__ = [
     "betweenness_centrality", "betweenness_centrality_subset", "can_run", "closeness_centrality", "clustering",
     "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number", "descendants_at_distance",
     "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "harmonic_centrality", "has_path",
-    "is_connected", "is_weakly_connected", "leiden_communities", "leiden_partitions", "louvain_communities",
-    "louvain_partitions", "modularity", "node_connected_component", "number_connected_components",
-    "number_weakly_connected_components", "on_start_tests", "pagerank", "shortest_path_length", "should_run",
-    "single_source_dijkstra_path_length", "single_source_shortest_path_length", "transitivity", "triangles",
+    "is_connected", "is_strongly_connected", "is_weakly_connected", "leiden_communities", "leiden_partitions",
+    "louvain_communities", "louvain_partitions", "modularity", "node_connected_component",
+    "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
+    "on_start_tests", "pagerank", "shortest_path_length", "should_run", "single_source_dijkstra_path_length",
+    "single_source_shortest_path_length", "strongly_connected_components", "transitivity", "triangles",
     "weakly_connected_components",
 ]  # fmt: skip
 

@@ -42,6 +42,20 @@ class Components(Algorithm):
         }
 
 
+class StrongComponents(Algorithm):
+    """Strongly connected components."""
+
+    name = "strong-components"
+    title = "Strongly connected components, each labeled by its largest vertex."
+    in_memory = True
+    one_thread = True
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.components.in_memory import strongly_connected_components
+
+        return strongly_connected_components(graph)
+
+
 class MaxValue(Algorithm):
     """The largest vertex value of each component."""
 
@@ -99,3 +113,83 @@ def connected_components(graph: AnyGraph, *, threads: int | None = None) -> Resu
     from goffish.algorithms.dispatch import answer
 
     return answer(Components(), graph, threads=threads)
+
+
+def strongly_connected_components(graph: AnyGraph, *, threads: int | None = None) -> Result:
+    """Find the strongly connected components of a graph.
+
+    Two vertices are in the same one if each can be reached from the other.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to analyze; a partitioned graph is put together in memory. Of an undirected graph, the components are
+        those of `connected_components`.
+    threads : int, optional
+        The kernel uses one thread and warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``component`` (label of the largest vertex of the component). `summary` holds
+        ``components`` (their number), ``largest`` (vertices in the largest one) and ``trivial`` (components of one
+        vertex).
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a graph, or `threads` is not a positive integer.
+
+    Notes
+    -----
+    One depth-first search without recursion (D. J. Pearce, "A space-efficient algorithm for finding strongly connected
+    components", Information Processing Letters 116(1), 2016), linear in the number of edges, with 17 bytes a vertex
+    beside the graph if it has fewer than 2^31 vertices.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> graph = gf.from_edges([1, 2, 3, 3], [2, 3, 1, 4], directed=True)
+    >>> gf.strongly_connected_components(graph).to_dict()
+    {1: 3, 2: 3, 3: 3, 4: 4}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    return answer(StrongComponents(), graph, threads=threads)
+
+
+def condensation(graph: Graph) -> Graph:
+    """Make a graph without cycles of the strongly connected components of a directed graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Directed graph.
+
+    Returns
+    -------
+    Graph
+        Directed; a vertex for each component, with the label that `strongly_connected_components` gives it and the
+        attribute ``size`` (number of vertices). Arcs between the same components become one; their weights are added.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a directed graph.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> graph = gf.from_edges([1, 2, 3, 3], [2, 3, 1, 4], directed=True)
+    >>> gf.condensation(graph).edges.to_pylist()
+    [{'source': 3, 'target': 4}]
+    """
+    from goffish.algorithms.components import in_memory
+    from goffish.errors import InputError
+    from goffish.graph import Graph
+    from goffish.graph.guards import expect
+
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
+    if not graph.directed:
+        raise InputError("graph is undirected: a condensation has the directions of a directed graph")
+    return in_memory.condensation(graph)

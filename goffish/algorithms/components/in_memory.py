@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.components import kernels
 from goffish.gopher.result import Result
-from goffish.graph import Graph
+from goffish.graph import Graph, from_edges
 from goffish.threads import interruptible
 
 #: From this mean degree on, sampling and skipping the giant beats one pass over half of the arcs (measured: road
@@ -39,6 +39,20 @@ def component_of(graph: Graph) -> NDArray[np.integer[Any]]:
     return parent
 
 
+def strong_component_of(graph: Graph) -> NDArray[np.integer[Any]]:
+    """A number from 1 to n for each vertex's strongly connected component; an arc between two leads to the larger one.
+
+    Returns
+    -------
+    int32 or int64 as `graph.targets`, shape (n,)
+    """
+    n, kind = graph.num_vertices, graph.targets.dtype
+    found = np.zeros(n, kind)
+    scratch = np.empty(n, kind), np.empty(n, np.int64), np.empty(n, np.bool_)
+    interruptible(graph.num_arcs, kernels.strong_components, graph.offsets, graph.targets, found, *scratch)
+    return found
+
+
 def connected_components(graph: Graph) -> Result:
     """Find the (weakly) connected components.
 
@@ -54,14 +68,54 @@ def connected_components(graph: Graph) -> Result:
         numbers unless the graph was given its own vertex order). Summary: ``components``, ``largest`` (vertices in the
         largest one), ``isolated`` (components of one vertex).
     """
-    parent = component_of(graph)
-    components, largest, isolated = kernels.census(parent, np.zeros(parent.size, np.int64))
-    if graph.labels is None:
-        component = pa.array(parent.astype(np.int64, copy=False))
+    return _named(graph, component_of(graph), "connected_components", "isolated")
+
+
+def strongly_connected_components(graph: Graph) -> Result:
+    """Find the strongly connected components.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of an undirected graph, they are the connected components.
+
+    Returns
+    -------
+    Result
+        As of `connected_components`; the components of one vertex are ``trivial``.
+    """
+    if not graph.directed:
+        found = component_of(graph)
     else:
-        component = graph.labels.take(pa.array(parent))
+        found = kernels.last_members(strong_component_of(graph), np.empty(graph.num_vertices + 1, graph.targets.dtype))
+    return _named(graph, found, "strongly_connected_components", "trivial")
+
+
+def _named(graph: Graph, largest: NDArray[np.integer[Any]], algorithm: str, single: str) -> Result:
+    """The result for the largest vertex of each vertex's component."""
+    components, most, alone = kernels.census(largest, np.zeros(largest.size, np.int64))
+    if graph.labels is None:
+        component = pa.array(largest.astype(np.int64, copy=False))
+    else:
+        component = graph.labels.take(pa.array(largest))
     return Result(
-        "connected_components",
+        algorithm,
         pa.table({"vertex": graph.label_column(), "component": component}),
-        {"components": int(components), "largest": int(largest), "isolated": int(isolated)},
+        {"components": int(components), "largest": int(most), single: int(alone)},
     )
+
+
+def condensation(graph: Graph) -> Graph:
+    """Make a vertex of each strongly connected component; see `goffish.condensation`."""
+    found = strong_component_of(graph)
+    last = kernels.last_members(found, np.empty(graph.num_vertices + 1, graph.targets.dtype))
+    vertices = np.flatnonzero(last == np.arange(last.size))
+    number = np.searchsorted(vertices, last)
+    source, target, weights, _ = graph.edge_columns()
+    source, target = number[source], number[target]
+    between = source != target
+    return from_edges(
+        source[between], target[between], None if weights is None else weights[between], directed=True,
+        labels=graph.labels_of(vertices), parallel="min" if weights is None else "sum",
+        vertex_attributes={"size": np.bincount(number, minlength=vertices.size)},
+    )  # fmt: skip

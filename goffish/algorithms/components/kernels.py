@@ -106,3 +106,80 @@ def census(parent, sizes):
             single += sizes[v] == 1
             largest = max(largest, sizes[v])
     return trees, largest, single
+
+
+@kernel(allocates=False)
+def strong_components(offsets, targets, found, path, cursor, is_root):
+    """Strongly connected components, in one search (Pearce, Inf. Process. Lett. 116(1), 2016, with one index).
+
+    While a vertex is on a path or waits for its component, `found` is the least index that it reaches; then it is the
+    number of the component. These are counted down from n, and no index is larger: at most n - c vertices have one.
+
+    Parameters
+    ----------
+    found : integers, shape (n,)
+        Zeros; receives the components, numbered from n downwards in the order in which they are complete: an arc
+        between two leads to the larger number.
+    path : integers, shape (n,)
+        Scratch: the path from the left, vertices that wait from the right.
+    cursor : int64, shape (n,)
+        Scratch: next arc of each vertex of the path.
+    is_root : bool, shape (n,)
+        Scratch: whether no vertex that is reached has a lower index.
+
+    Returns
+    -------
+    int
+        Number of components.
+    """
+    n = found.size
+    component, index, waiting = n, 1, n
+    for start in range(n):
+        if found[start]:
+            continue
+        depth, path[0], cursor[0], is_root[0] = 0, start, offsets[start], True
+        found[start] = index
+        index += 1
+        while depth >= 0:
+            v = path[depth]
+            low, root, at, end = found[v], is_root[depth], cursor[depth], offsets[v + 1]
+            while at < end:
+                other = found[targets[at]]
+                if other == 0:
+                    break
+                if other < low:
+                    low, root = other, False
+                at += 1
+            found[v] = low
+            if at < end:
+                # The arc is looked at again when its end is complete.
+                cursor[depth], is_root[depth] = at, root
+                depth += 1
+                path[depth] = targets[at]
+                cursor[depth], is_root[depth] = offsets[path[depth]], True
+                found[path[depth]] = index
+                index += 1
+                continue
+            depth -= 1
+            if not root:
+                waiting -= 1
+                path[waiting] = v
+                continue
+            while waiting < n and found[path[waiting]] >= low:
+                found[path[waiting]] = component
+                waiting += 1
+                index -= 1
+            found[v] = component
+            component -= 1
+            index -= 1
+    return n - component
+
+
+@kernel
+def last_members(component, last):
+    """The largest vertex of each vertex's component, in place; `last` is scratch by component."""
+    for v in range(component.size):
+        last[component[v]] = v
+    for v in range(component.size):
+        component[v] = last[component[v]]
+    return component
