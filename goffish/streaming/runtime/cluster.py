@@ -390,15 +390,17 @@ class Cluster:
         at = workers.index(number)
         del workers[at]
         if self._replaces:
-            self._insert(workers, at, self._weights[number])
+            self._insert(workers, at, self._weights[number], number)
         self.arrange({stage: others for stage, others in self._staff.items() if others}, self._spares)
 
-    def _insert(self, workers: list[int], at: int, weight: float = 1.0) -> None:
-        """Start a worker of a stage, so that copies of its state are on other machines."""
+    def _insert(self, workers: list[int], at: int, weight: float = 1.0, replaced: int | None = None) -> None:
+        """Start a worker of a stage, perhaps instead of another one, so that copies are on other machines."""
         if self._machines is not None:
             ring, among = self._ring(workers)
             stage = next(stage for stage, others in self._staff.items() if others is workers)
-            places, here = range(among.start, among.stop + 1), self._lacks_reader(stage, workers)
+            # One that could read is replaced by one that can, so that there are as many when the next one fails.
+            could_read = replaced is not None and self._is_here(replaced)
+            places, here = range(among.start, among.stop + 1), self._lacks_reader(stage, () if could_read else workers)
             at = self._machines.choose(ring, places, among.start + at, self._replication, here=here) - among.start
         workers.insert(at, self.add_worker(weight))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from goffish.streaming.runtime.layout import staffed
 from goffish.streaming.runtime.worker import Begin
 from goffish.streaming.topology import Topology
 from goffish.v1 import hosts_pb2
+from tests.commands import call
 from tests.streaming.pushing import free_port
 from tests.streaming.runtime.conftest import Start
 from tests.streaming.runtime.hosts import TOKEN, Started, kill, wait_for
@@ -149,12 +153,14 @@ def test_one_worker_is_here(plan: Any) -> None:
     assert plan(flow_of(), 3, 3).here == set()
 
 
-def test_a_worker_that_fails_is_replaced_here(plan: Any) -> None:
-    """Breaks when the only worker that can read a source is replaced on a machine with more free slots."""
-    planned = plan(flow_of("received"), 3, 8)
+@pytest.mark.parametrize("here", [1, 2])
+def test_a_worker_that_fails_is_replaced_here(plan: Any, here: int) -> None:
+    """Breaks when a worker that can read a source is replaced on a machine with more free slots."""
+    planned = plan(flow_of("received"), 3 + here, 8, here=here)
     for _ in range(3):
-        planned.end(*planned.here)
-        assert len(planned.here) == 1 and len(planned.cluster.workers) == 3
+        assert len(planned.here) == here
+        planned.end(min(planned.here))
+        assert len(planned.here) == here and len(planned.cluster.workers) == 3 + here
 
 
 def test_the_last_reader_stays(plan: Any) -> None:
@@ -222,6 +228,17 @@ class Pushed:
         self.controller, address = run_flow(self._start, self.flow, workers, *checkpoint, *more)
         self.agents = [self._start("worker", str(self.flow), "--join", address, "--slots", f"{one}") for one in slots]
 
+    def join_all(self, workers: int) -> None:
+        """Wait until so many workers have positions, and no others run."""
+
+        def joined() -> bool:
+            assert self.controller.process.poll() is None, self.controller.output
+            ended = call("stream", "top", str(self.controller.process.pid), "--json")
+            found = json.loads(ended.out)["workers"] if ended.out.startswith("{") else []
+            return [one["joined"] for one in found] == [True] * workers
+
+        wait_for(joined)
+
     def receive(self, requests: int = 20) -> None:
         """Wait until more requests are acknowledged."""
         before = self.client.requests
@@ -234,13 +251,25 @@ class Pushed:
         lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         found = {f"socket:[{one[9]}]" for one in lines if one[1] == f"0100007F:{self.port:04X}" and one[3] == "0A"}
         for pid in [*self.controller.workers, *(pid for agent in self.agents for pid in agent.workers)]:
-            try:
-                links = {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir()}
-            except OSError:  # it has ended
-                continue
+            links = set()
+            with suppress(OSError):  # it has ended
+                for one in Path(f"/proc/{pid}/fd").iterdir():
+                    with suppress(OSError):  # it was closed meanwhile
+                        links.add(str(one.readlink()))
             if links & found:
                 return pid
         return 0
+
+    def assert_next(self, reader: int) -> None:
+        """Wait until another process reads, and check that it is on the machine of the controller."""
+        found: list[int] = []
+
+        def other() -> bool:
+            found.append(self.reader)
+            return found[-1] not in (0, reader)
+
+        wait_for(other)
+        assert found[-1] in self.controller.workers
 
     def finish(self) -> None:
         """Check that all records that were acknowledged count once."""
@@ -273,8 +302,60 @@ def test_the_worker_that_receives_is_killed(pushed: Pushed, here: str) -> None:
         reader = pushed.reader
         assert reader in pushed.controller.workers
         kill(reader)
-        wait_for(lambda reader=reader: pushed.reader not in (0, reader))  # type: ignore[misc]
+        pushed.assert_next(reader)
+    pushed.receive()
+    pushed.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_several_fail(pushed: Pushed, seed: int) -> None:
+    """Breaks when what the worker that took over keeps is lost with it, or a worker that leaves takes it along."""
+    rng = random.Random(seed)
+    pushed.run(4, (2, 2), "--replication", "2")
+    for _ in range(2):
+        pushed.receive()
+        pushed.join_all(4)
+        reader = pushed.reader
+        assert reader in pushed.controller.workers
+        os.kill(reader, rng.choice((signal.SIGKILL, signal.SIGTERM)))
+        end = time.monotonic() + rng.uniform(0, 2)
+        wait_for(lambda end=end: time.monotonic() > end)  # type: ignore[misc]
+        kill(rng.choice([pid for agent in pushed.agents for pid in agent.workers]))
+        pushed.assert_next(reader)
+    pushed.receive()
+    pushed.finish()
+
+
+@pytest.mark.slow
+def test_other_numbers_of_workers(pushed: Pushed) -> None:
+    """Breaks when the source moves to another machine as workers join and leave, or no worker here is left."""
+    pushed.run("totals=2", (4,))
+    for size in (4, 1):
+        pushed.receive()
+        assert call("stream", "scale", str(pushed.controller.process.pid), f"totals={size}").code == 0
+        pushed.receive()
+        kill(pushed.reader)
+        pushed.join_all(1 + size)
+        pushed.receive()
         assert pushed.reader in pushed.controller.workers
+    pushed.finish()
+
+
+@pytest.mark.slow
+def test_the_worker_that_receives_is_killed_before_an_update(pushed: Pushed) -> None:
+    """Breaks when the update waits for records that no worker reads, and the worker that could for the update."""
+    pushed.run(3, (1, 1))
+    pushed.receive()
+    pushed.join_all(3)
+    new = pushed.folder / "new.py"
+    new.write_text(pushed.flow.read_text().replace("add(total, record):\n", "add(total, record):\n    int(total)\n"))
+    reader = pushed.reader
+    kill(reader)
+    ended = call("stream", "update", str(pushed.controller.process.pid), str(new), "--json")
+    report = json.loads(ended.out)
+    assert (report["state"], report["changes"], report["lost"]) == ("complete", "changed totals", 0)
+    pushed.assert_next(reader)
     pushed.receive()
     pushed.finish()
 
