@@ -93,16 +93,26 @@ class _Local:
 
 
 class Planned:
-    """A flow whose workers are placed, but are no processes; one agent has joined."""
+    """A flow whose workers are placed, but are no processes."""
 
-    def __init__(self, topology: Topology, workers: Any, slots: int, here: int = 0) -> None:
+    def __init__(self, topology: Topology, workers: Any, *slots: int, here: int = 0) -> None:
+        self.topology = topology
         self.machines = Machines(topology, Access("127.0.0.1:0", TOKEN), here=here)
-        self.agent = Agent(self.machines, topology, slots=slots)
-        self.agent.accept()
-        self.agent.send(prepared=hosts_pb2.Prepared(number=0))
+        self.agents: list[Agent] = []
+        for one in slots:
+            self.join(one)
         total, least = clusters._needed(topology, workers)
         self.machines.wait(total, here=least)
         self.cluster = Cluster(topology, workers, machines=self.machines)
+
+    def join(self, slots: int) -> None:
+        """Let an agent join."""
+        before = self.machines._slots
+        self.agents.append(Agent(self.machines, self.topology, slots=slots))
+        self.agents[-1].received("terms")
+        for number in (-1, 0):
+            self.agents[-1].send(prepared=hosts_pb2.Prepared(number=number))
+        wait_for(lambda: self.machines._slots == before + slots)
 
     def readers(self, source: str) -> list[int]:
         """Workers that read a source."""
@@ -124,9 +134,11 @@ class Planned:
 
     def close(self) -> None:
         for number in self.cluster.workers:
-            self.agent.send(end=hosts_pb2.WorkerEnd(worker=number))
+            for agent in self.agents:
+                agent.send(end=hosts_pb2.WorkerEnd(worker=number))
         self.cluster.close()
-        self.agent.close()
+        for agent in self.agents:
+            agent.close()
         self.machines.close()
 
 
@@ -158,26 +170,36 @@ def test_a_worker_that_fails_is_replaced_here(plan: Any, here: int) -> None:
     """Breaks when a worker that can read a source is replaced on a machine with more free slots."""
     planned = plan(flow_of("received"), 3 + here, 8, here=here)
     for _ in range(3):
+        planned.join(8)
         assert len(planned.here) == here
         planned.end(min(planned.here))
         assert len(planned.here) == here and len(planned.cluster.workers) == 3 + here
+
+
+def test_a_worker_that_is_going_to_end_is_replaced_here(plan: Any) -> None:
+    """Breaks when the only worker that can read a source is replaced elsewhere, as its slot is not free yet."""
+    planned = plan(flow_of("received"), 3, 8)
+    (before,) = planned.here
+    planned.cluster._replace(before)
+    assert len(planned.here & {*planned.cluster.staff[0]} - {before}) == 1
 
 
 def test_the_last_reader_stays(plan: Any) -> None:
     """Breaks when fewer workers are left of which none can read a source."""
     planned = plan(flow_of("received"), 6, 4, here=2)
     assert len(planned.here) == 2
+    planned.cluster._staff[0].sort(key=planned.machines.is_here)  # the last ones leave first
     for size in (5, 4, 3, 2, 1):
         planned.cluster._obey({"command": "scale", "sizes": {0: size}})
         assert planned.here & {*planned.cluster.staff[0]}
     assert len(planned.cluster.staff[0]) == 1
 
 
-@pytest.mark.parametrize("workers", [{"count": 4}, {"received": 2, "count": 4}, {"received": 1, "more": 2, "count": 4}])
+@pytest.mark.parametrize("workers", [{"count": 4}, {"received": 1, "count": 2}, {"received": 1, "more": 2, "count": 4}])
 def test_separate_workers(plan: Any, workers: dict[str, int]) -> None:
     """Breaks when the workers here are those of another stage than the one that reads."""
     topology = flow_of("received", "more")
-    planned = plan(topology, workers, 8)
+    planned = plan(topology, workers, 2, 2, 2)
     stages = planned.cluster.topology.stages
     assert len(planned.here) == len({stages["received"], stages["more"]})
     names = {stages[name]: name for name in ("received", "more")}
@@ -378,7 +400,7 @@ def test_another_machine_is_killed(pushed: Pushed) -> None:
 @pytest.mark.slow
 def test_everything_is_killed(pushed: Pushed) -> None:
     """Breaks when what was acknowledged is lost or doubled as the run is resumed, with other workers and machines."""
-    for workers, slots in ((3, (1, 1)), (2, (1,)), (3, (2,))):
+    for workers, slots in ((3, (1, 1)), (1, ()), (3, (2,))):
         pushed.run(workers, slots)
         pushed.receive(50)
         for pid in [pid for one in (pushed.controller, *pushed.agents) for pid in (one.process.pid, *one.workers)]:
