@@ -30,7 +30,13 @@ ListenOption = Annotated[
         show_default="one machine", rich_help_panel=MACHINES,
     ),
 ]  # fmt: skip
-HereOption = Annotated[int, typer.Option(min=0, help="Workers that run here, with --listen.", rich_help_panel=MACHINES)]
+HereOption = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Workers that run here, with --listen; at least 1 if clients send records to the flow.",
+        rich_help_panel=MACHINES,
+    ),
+]  # fmt: skip
 TokenOption = Annotated[
     str | None,
     typer.Option(

@@ -347,6 +347,11 @@ class Received(Source):
     max_journal: int = 1 << 30
     timeout: float = 30.0
 
+    @property
+    def here(self) -> bool:
+        """Whether partitions can only be read on the machine where the run was started."""
+        return True  # clients have its address, and its disk has the journal
+
     def partitions(self) -> list[str]:
         """Return the name of the only partition."""
         return ["received"]

@@ -130,6 +130,11 @@ class Source(ABC):
         """Whether partitions can be added while the flow runs."""
         return False
 
+    @property
+    def here(self) -> bool:
+        """Whether partitions can only be read on the machine where the run was started."""
+        return False
+
     def check(self) -> None:
         """Raise an error if the source cannot be read."""
         self.partitions()

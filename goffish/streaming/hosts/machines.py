@@ -147,7 +147,7 @@ class Machines:
         self._update: Any = None  # that is in progress
         self._chosen: int | None = None  # host of the next worker
         self._refused = ""  # why a host cannot run the flow
-        self._needed = 0  # workers with which the flow begins
+        self._needed = self._least = 0  # workers with which the flow begins, and how many of them must be on this host
         self._report: Callable[[str], None] = lambda text: None
         self._stopped: Callable[[], bool] = lambda: False
         self._addresses: dict[int, str] = {}  # of the hosts of workers, also of those that have ended
@@ -459,9 +459,16 @@ class Machines:
     # What the controller calls.
 
     def wait(
-        self, workers: int, report: Callable[[str], None] | None = None, stopped: Callable[[], bool] | None = None
+        self,
+        workers: int,
+        report: Callable[[str], None] | None = None,
+        stopped: Callable[[], bool] | None = None,
+        here: int = 0,
     ) -> None:
-        """Wait until so many workers have a place, or until the run is stopped."""
+        """Wait until so many workers have a place, or until the run is stopped; some at least must be on this host."""
+        # This host takes them also if it was to take fewer: no other one can, and asking for an option would only
+        # delay the run.
+        self._least, self._here = here, max(here, self._here)
         self._needed, self._report = workers, report or self._report
         self._stopped = stopped or self._stopped
         self._await_places()
@@ -605,15 +612,19 @@ class Machines:
             warnings.warn(text, GoffishWarning, stacklevel=2)
         return order
 
-    def choose(self, ring: Sequence[int], among: range, at: int, replication: int) -> int:
-        """Choose the host of the next worker, and return where on the ring it should be."""
-        place, self._chosen = self._ask(self._choose(ring, among, at, replication))
+    def choose(self, ring: Sequence[int], among: range, at: int, replication: int, *, here: bool = False) -> int:
+        """Choose the host of the next worker, or this one, and return where on the ring it should be."""
+        place, self._chosen = self._ask(self._choose(ring, among, at, replication, here))
         return place
 
-    async def _choose(self, ring: Sequence[int], among: range, at: int, replication: int) -> tuple[int, int]:
-        return best_insertion(await self._hosts_of(ring), among, at, self._loads(), replication)
+    async def _choose(
+        self, ring: Sequence[int], among: range, at: int, replication: int, here: bool
+    ) -> tuple[int, int]:
+        loads = self._loads()
+        loads = {_HERE: loads[_HERE]} if here else loads
+        return best_insertion(await self._hosts_of(ring), among, at, loads, replication)
 
-    def dismiss(self, ring: Sequence[int], among: range, replication: int) -> int:
+    def dismiss(self, ring: Sequence[int], among: Sequence[int], replication: int) -> int:
         """Return the place on the ring of the worker that should leave."""
         return best_removal(self._ask(self._hosts_of(ring)), among, replication)
 
@@ -625,6 +636,10 @@ class Machines:
         """Return the address of the host of a worker, also if it has ended."""
         return self._addresses.get(worker, "?")
 
+    def is_here(self, worker: int) -> bool:
+        """Return whether a worker is on this host."""
+        return self._places.get(worker) == _HERE
+
     def __call__(self, number: int, command: Sequence[str]) -> Handle:
         """Start a worker on the host that was chosen, or on the best one."""
         chosen, self._chosen = self._chosen, None
@@ -632,7 +647,9 @@ class Machines:
 
     async def _start(self, number: int, command: Sequence[str], chosen: int | None) -> Handle:
         loads = self._loads()
-        place = chosen if chosen is not None and chosen in loads else best_host(loads)
+        if chosen is None or chosen not in loads:
+            chosen = _HERE if len(self._local) < self._least else best_host(loads)
+        place = chosen
         self._places[number] = place
         self._addresses[number] = self._name(place)
         self._publish()

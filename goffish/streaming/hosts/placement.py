@@ -118,14 +118,14 @@ def best_insertion(
     return best[-2:]
 
 
-def best_removal(hosts: Sequence[int | None], among: range, replication: int) -> int:
+def best_removal(hosts: Sequence[int | None], among: Sequence[int], replication: int) -> int:
     """Return the place of the worker that should leave the ring; the last one if others are not better.
 
     Parameters
     ----------
     hosts : sequence of int or None
         Hosts of the workers on the ring.
-    among : range
+    among : sequence of int
         Places that are accepted.
     replication : int
     """

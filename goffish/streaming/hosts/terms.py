@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from goffish.errors import InputError
 from goffish.partial import is_uri, local_path
-from goffish.streaming.received import Received
 from goffish.streaming.ring.options import Options
 from goffish.streaming.runtime.plan import Delivery
 from goffish.streaming.runtime.worker import Begin
-from goffish.streaming.topology import SourceOptions, Topology
+from goffish.streaming.topology import Topology
 from goffish.version import __version__
 
 
@@ -32,11 +31,6 @@ def check_hosts(topology: Topology, checkpoint: str | Path | None) -> None:
     ------
     InputError
     """
-    for one in topology.operators:
-        if isinstance(one.options, SourceOptions) and isinstance(one.options.source, Received):
-            raise InputError(
-                f"operator {one.name}: sources that clients send to need one machine; run without --listen"
-            )
     for name, sink in topology.sinks.items():
         if sink.spools and checkpoint is None:
             raise InputError(
@@ -92,6 +86,6 @@ class WorkerTerms(NamedTuple):
         folder = None if given["folder"] is None else Path(given["folder"])
         begin = Begin(
             folder, tuple(given["old"]), given["version"], given["origins"], None,
-            spool if given["spool"] is None else Path(given["spool"]), Delivery(given["delivery"]),
+            spool if given["spool"] is None else Path(given["spool"]), Delivery(given["delivery"]), here=False,
         )  # fmt: skip
         return cls(Options(**given["options"]), begin, tuple(given["firsts"]))

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from goffish.streaming.runtime.launch import (
     command_of,
     start_here,
 )
-from goffish.streaming.runtime.layout import divide, even_out, next_step
+from goffish.streaming.runtime.layout import divide, even_out, next_step, staffed
 from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided
 from goffish.streaming.runtime.waiting import Waiting
@@ -153,6 +153,7 @@ class Cluster:
         self._processes: dict[int, WorkerProcess] = {}
         self._launch, self._replaces = machines or launch or start_here, replaces
         self._machines, self._replication = machines, replication
+        self._read_here = {} if machines is None else plan.here  # stages of sources that no other machine can read
         self._members: frozenset[int] = frozenset()
         self._controls = Controls(folder)
         self._gone: dict[str, Counts] = {}
@@ -189,12 +190,13 @@ class Cluster:
             numbers = [self.add_worker() for _ in range(sum(sizes.values()))]
             if machines is not None:
                 numbers = machines.alternate(numbers, replication)
-            self._staff = {stage: [numbers.pop(0) for _ in range(size)] for stage, size in sorted(sizes.items())}
+            here = [one for one in numbers if self._is_here(one)]
+            self._staff = staffed(numbers, sizes, here, {*self._read_here.values()})
             self._wanted = self._layout()
             members = sorted((Member(one, token) for one, token in self._wanted.items()), key=lambda one: one.token)
             self._registry = FileRegistry(self._folder / "ring", View(1, tuple(members), replication))
             for number, lane in enumerate(plan.lanes):
-                readers = self._staff[topology.stages.get(lane.split("\n")[0], 0)]
+                readers = self._readers(lane.split("\n")[0])
                 self._registry.claim(lane, readers[number % len(readers)])
             for number, lane in enumerate(outputs):
                 self._registry.claim(lane, first + number % len(members))
@@ -295,8 +297,11 @@ class Cluster:
             raise JobError(
                 f"flow {self.topology.name}: all workers failed at once, so that no copy of the state is left"
             )
+        waits = self._bring_back()
         if self._rollout is not None:
             self._advance(self._rollout)
+            if waits:  # other changes wait for the end of the update, which waits for what is to be read
+                self._take_step()
         else:
             self._bring_up()
             self._end_loops()
@@ -385,16 +390,32 @@ class Cluster:
         at = workers.index(number)
         del workers[at]
         if self._replaces:
-            self._insert(workers, at, self._weights[number])
+            self._insert(workers, at, self._weights[number], number)
         self.arrange({stage: others for stage, others in self._staff.items() if others}, self._spares)
 
-    def _insert(self, workers: list[int], at: int, weight: float = 1.0) -> None:
-        """Start a worker of a stage, so that copies of its state are on other machines."""
+    def _insert(self, workers: list[int], at: int, weight: float = 1.0, replaced: int | None = None) -> None:
+        """Start a worker of a stage, perhaps instead of another one, so that copies are on other machines."""
         if self._machines is not None:
             ring, among = self._ring(workers)
-            places = range(among.start, among.stop + 1)
-            at = self._machines.choose(ring, places, among.start + at, self._replication) - among.start
+            stage = next(stage for stage, others in self._staff.items() if others is workers)
+            # One that could read is replaced by one that can, so that there are as many when the next one fails.
+            could_read = replaced is not None and self._is_here(replaced)
+            places, here = range(among.start, among.stop + 1), self._lacks_reader(stage, () if could_read else workers)
+            at = self._machines.choose(ring, places, among.start + at, self._replication, here=here) - among.start
         workers.insert(at, self.add_worker(weight))
+
+    def _is_here(self, worker: int) -> bool:
+        return self._machines is None or self._machines.is_here(worker)
+
+    def _lacks_reader(self, stage: int, workers: Iterable[int]) -> bool:
+        """Whether a stage with these workers would have sources that none of them can read."""
+        alive = (one for one in workers if one in self._processes)
+        return stage in self._read_here.values() and not any(map(self._is_here, alive))
+
+    def _readers(self, source: str) -> list[int]:
+        """Return the workers that can read a source."""
+        workers = self._staff.get(self.topology.stages.get(source, 0), [])
+        return [one for one in workers if source not in self._read_here or self._is_here(one)]
 
     def _ring(self, workers: list[int]) -> tuple[list[int], range]:
         """Return all workers in the order of the ring, and where among them those of a stage are."""
@@ -477,9 +498,10 @@ class Cluster:
         view, now = self._registry.read(), time.monotonic()
         if view.moves or not all(number in self._processes for number in view.nodes.tolist()):
             return
-        version = self._begin.version
+        # During an update, it is enough that the state of the new version can be received.
+        version, part = (self._begin.version, 1) if self._rollout is None else (self._rollout.plan.number, 0)
         ready = [
-            n for n, one in self._processes.items() if one.ready and one.report.get("update", [0, 0])[1] >= version
+            n for n, one in self._processes.items() if one.ready and one.report.get("update", [0, 0])[part] >= version
         ]
         step = next_step(view, self._wanted, ready)
         if step is None:
@@ -495,6 +517,29 @@ class Cluster:
             owner.asked = now, view.epoch
             owner.send(command="give", target=step.target, part=step.part, leaves=step.part is None)
 
+    def _bring_back(self) -> bool:
+        """Let workers hand on the partitions that they took over but cannot read.
+
+        They cannot be passed over when they take over, as their copies have the places where reading goes on.
+
+        Returns
+        -------
+        bool
+            Whether a partition waits for a worker that can read it.
+        """
+        waits = False
+        for source in () if self._stopping else self._read_here:
+            held = {n: one.report.get("partitions", {}).get(source, 0) for n, one in self._processes.items()}
+            away = [n for n, count in held.items() if count and not self._is_here(n)]
+            readers = [n for n in self._readers(source) if n in self._processes and n in self._members]
+            for number in away if readers else ():
+                target = min(readers, key=held.__getitem__)
+                self._processes[number].send(
+                    command="give partitions", source=source, target=target, count=held[number]
+                )
+            waits |= bool(away) and not readers
+        return waits
+
     def _even_out(self) -> None:
         """Divide the partitions of sources evenly among the workers of their stages, after the layout is reached."""
         now = time.monotonic()
@@ -509,7 +554,7 @@ class Cluster:
         self._uneven = False
         for source in {name for report in reports.values() for name in report["partitions"]}:
             counts = {n: report["partitions"].get(source, 0) for n, report in reports.items()}
-            workers = [n for n in self._staff.get(self.topology.stages.get(source, 0), ()) if n in reports]
+            workers = [n for n in self._readers(source) if n in reports]
             for giver, target, count in even_out(counts, workers) if workers else ():
                 self._processes[giver].send(command="give partitions", source=source, target=target, count=count)
                 self._uneven, self._evened = True, now
@@ -699,7 +744,11 @@ class Cluster:
                     ring, among = self._ring(workers)
                     last = among.stop - 1
                     if self._machines is not None:
-                        last = self._machines.dismiss(ring, among, self._replication)
+                        places = [
+                            at for at in among
+                            if not self._lacks_reader(stage, [one for one in workers if one != ring[at]])
+                        ]  # fmt: skip
+                        last = self._machines.dismiss(ring, places, self._replication)
                     del workers[last - among.start]
             self.arrange(self._staff)
             return
@@ -870,13 +919,17 @@ def check_workers(workers: int | Mapping[str, int]) -> None:
         raise InputError(f"workers: {sum(workers.values())} in all; 1 to {MOST_WORKERS} are accepted")
 
 
-def _count(topology: Topology, workers: int | Mapping[str, int]) -> int:
-    """Return the number of workers of all stages; the first one has one if no operator names it."""
-    if isinstance(workers, int):
-        return workers
-    for name in workers:
+def _needed(topology: Topology, workers: int | Mapping[str, int]) -> tuple[int, int]:
+    """Return the number of workers of all stages, and how many of them must be on this machine to read sources.
+
+    The first stage has one worker if no operator names it.
+    """
+    firsts = () if isinstance(workers, int) else tuple(workers)
+    for name in firsts:
         topology.operator(name)
-    return sum(workers.values()) + (0 in divided(topology, workers).stages.values())
+    plan = Plan(divided(topology, firsts))
+    total = workers if isinstance(workers, int) else sum(workers.values()) + (0 in plan.topology.stages.values())
+    return total, len({*plan.here.values()})
 
 
 def run_workers(
@@ -898,7 +951,8 @@ def run_workers(
         if machines is not None:
             waiting = Waiting(topology)
             held.announce(waiting)
-            machines.wait(_count(topology, workers), report, lambda: waiting.stopped)
+            total, here = _needed(topology, workers)
+            machines.wait(total, report, lambda: waiting.stopped, here)
             if waiting.stopped:
                 return waiting.metrics()
         return Cluster(topology, workers, watch=held, machines=machines, **options).run(limit, report)

@@ -56,9 +56,13 @@ class Machines(Launcher, Protocol):
     """Starts worker processes on several hosts."""
 
     def wait(
-        self, workers: int, report: Callable[[str], None] | None = None, stopped: Callable[[], bool] | None = None
+        self,
+        workers: int,
+        report: Callable[[str], None] | None = None,
+        stopped: Callable[[], bool] | None = None,
+        here: int = 0,
     ) -> None:
-        """Wait until so many workers have a place, or until the run is stopped."""
+        """Wait until so many workers have a place, or until the run is stopped; some at least must be on this host."""
 
     def begin(self, folder: Path, options: Options, begin: Begin, firsts: Sequence[str]) -> None:
         """Note where the folder of the workers is, and how they run, before the first one starts."""
@@ -69,11 +73,14 @@ class Machines(Launcher, Protocol):
     def alternate(self, workers: Sequence[int], replication: int) -> list[int]:
         """Return workers in an order of the ring in which copies are on other hosts, as far as possible."""
 
-    def choose(self, ring: Sequence[int], among: range, at: int, replication: int) -> int:
-        """Choose the host of the next worker, and return where on the ring it should be."""
+    def choose(self, ring: Sequence[int], among: range, at: int, replication: int, *, here: bool = False) -> int:
+        """Choose the host of the next worker, or this one, and return where on the ring it should be."""
 
-    def dismiss(self, ring: Sequence[int], among: range, replication: int) -> int:
+    def dismiss(self, ring: Sequence[int], among: Sequence[int], replication: int) -> int:
         """Return the place on the ring of the worker that should leave."""
+
+    def is_here(self, worker: int) -> bool:
+        """Return whether a worker is on this host."""
 
     def where(self, worker: int) -> str:
         """Return the address of the host of a worker, also if it has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.view import View
@@ -86,6 +87,54 @@ def even_out(counts: Mapping[int, int], workers: Sequence[int]) -> list[tuple[in
                 steps.append((giver, target, count))
                 lacks, surplus[giver] = lacks - count, rest - count
     return steps
+
+
+def staffed(
+    workers: Sequence[int], sizes: Mapping[int, int], readers: Collection[int], stages: Collection[int]
+) -> dict[int, list[int]]:
+    """Divide workers among stages, so that some stages have a reader each.
+
+    Parameters
+    ----------
+    workers : sequence of int
+        In their order on the ring, which stays if the first worker of another stage can be the first one, as then
+        every worker keeps its neighbors. Otherwise, some workers change places.
+    sizes : mapping of int to int
+        Numbers of workers of all stages.
+    readers : collection of int
+        Workers; at least as many as `stages`.
+    stages : collection of int
+
+    Returns
+    -------
+    dict of int to list of int
+        Workers of all stages.
+
+    Examples
+    --------
+    >>> staffed([4, 5, 6], {0: 1, 1: 2}, {5}, {0})
+    {0: [5], 1: [6, 4]}
+    >>> staffed([4, 5, 6], {0: 1, 1: 1, 2: 1}, {4, 5}, {0, 2})
+    {0: [5], 1: [6], 2: [4]}
+    """
+
+    def missing(staff: Mapping[int, Sequence[int]]) -> list[int]:
+        return [stage for stage in stages if not any(one in readers for one in staff[stage])]
+
+    found = []
+    for first in range(len(workers)):
+        rest = iter([*workers[first:], *workers[:first]])
+        found.append({stage: list(islice(rest, size)) for stage, size in sorted(sizes.items())})
+    best = min(found, key=lambda staff: len(missing(staff)))
+    for stage in missing(best):
+        others, reader = next(
+            (others, one)
+            for other, others in best.items()
+            for one in others
+            if one in readers and (other not in stages or sum(worker in readers for worker in others) > 1)
+        )
+        others[others.index(reader)], best[stage][0] = best[stage][0], reader
+    return best
 
 
 def next_step(view: View, wanted: Layout, ready: Collection[int]) -> Step | None:

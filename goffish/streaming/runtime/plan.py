@@ -116,6 +116,12 @@ class Plan:
         self.topology = topology
         self.keyed = {channel_name(channel): channel for channel in topology.channels if channel.key is not None}
         self.sources = {one.name: one for one in topology.operators if isinstance(one.options, SourceOptions)}
+        #: Sources that are only read on the machine where the run was started, with their stages.
+        self.here = {
+            name: topology.stages.get(name, 0)
+            for name, one in self.sources.items()
+            if one.options.source.here  # type: ignore[union-attr]
+        }
         self.clocks: dict[str, set[str]] = {}  # operators that set the event time on a channel, by source stage
         self.feeds: dict[str, set[str]] = {}  # operators with a key that send to a channel
         for named, channel in self.keyed.items():

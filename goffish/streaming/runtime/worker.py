@@ -103,6 +103,8 @@ class Begin:
     spool : Path, optional
         Folder for what sinks of all workers have prepared.
     delivery : Delivery
+    here : bool
+        Whether the worker is on the machine where the run was started.
     """
 
     folder: Path | None = None
@@ -112,6 +114,7 @@ class Begin:
     update: UpdatePlan | None = None
     spool: Path | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    here: bool = True
 
 
 def recover(topology: Topology, worker: int, serial: int | None, spool: Path | None) -> None:
@@ -162,6 +165,7 @@ class Worker:
         self.outbox: list[tuple[int, Any]] = []
         self.version = self._done = version
         self._spool, self._sends_at_once = spool, begin.delivery == Delivery.AT_LEAST_ONCE
+        self._here = begin.here
         begun = time.monotonic()
         pipeline = Pipeline(plan.topology, partial(self._exchange, version), f"{number}", version, origins, spool)
         self.operators_s = time.monotonic() - begun  # in which the last operators were made
@@ -187,6 +191,7 @@ class Worker:
         self._partitions: dict[str, Partition] = {}
         self._turn: deque[str] = deque()
         self._handed: dict[str, PartitionCopy] = {}  # that may not be in checkpoints of the workers that have them now
+        self._unread: set[str] = set()  # of `_handed`: partitions that this worker cannot read, and must hand on
         self._hand_due = now
         self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
         fed = (channel for channel, names in plan.feeds.items() if names)
@@ -642,7 +647,7 @@ class Worker:
     def quiet(self) -> bool:
         """Whether all sources of this worker have ended, and nothing is left here but what loops may send back."""
         unread = any(one.reader is not None for one in self._partitions.values())
-        return self.plan.loops and not self._loops_empty and not unread and self._settled
+        return self.plan.loops and not self._loops_empty and not unread and not self._unread and self._settled
 
     def end_loops(self, now: float) -> None:
         """Note that all workers are quiet: windows may end."""
@@ -677,6 +682,12 @@ class Worker:
                 continue
             source, partition = name.split("\n", 1)
             operator = self.plan.sources[source]
+            if not self._can_read(source):
+                if name not in self._unread:
+                    # Its position is copied and saved with the lanes of this worker until another one has it.
+                    self._handed[name] = PartitionCopy(life, self._newest_copy(name, life).history)
+                    self._unread.add(name)
+                continue
             history = list(self._newest_copy(name, life).history)
             saved = history[0] if history else {}  # later messages may not have arrived everywhere
             numbers = saved.get("numbers", {})
@@ -705,6 +716,9 @@ class Worker:
                     self._paces[source] = Pace(operator.options.source.rate)  # type: ignore[union-attr]
                 self._turn.append(name)
 
+    def _can_read(self, source: str) -> bool:
+        return self._here or source not in self.plan.here
+
     def _newest_copy(self, name: str, life: int) -> PartitionCopy:
         """Return from where a partition is to be read."""
         copy: PartitionCopy
@@ -723,10 +737,10 @@ class Worker:
 
     @property
     def partitions(self) -> dict[str, int]:
-        """Numbers of partitions of sources that this worker reads."""
+        """Numbers of partitions of sources that this worker reads, or has to hand on as it cannot read them."""
         found = dict.fromkeys(self.plan.sources, 0)
-        for name in self._turn:
-            found[self._partitions[name].source.name] += 1
+        for name in (*self._turn, *self._unread):
+            found[name.split("\n", 1)[0]] += 1
         return found
 
     @property
@@ -738,7 +752,8 @@ class Worker:
         """Begin to hand partitions that this worker reads to another one.
 
         Nothing more is read from them. When checkpoints of all workers contain what was read, the other worker reads
-        on, and nothing is read twice.
+        on, and nothing is read twice. Those that this worker cannot read are handed over at once, as it has read
+        nothing of them.
 
         Parameters
         ----------
@@ -748,6 +763,10 @@ class Worker:
             How many; fewer if some are still being repeated.
         now : float
         """
+        for name in [one for one in self._unread if one.split("\n", 1)[0] == source]:
+            if self.registry.hand(name, self.number, target, self._handed[name].to_json()):
+                self._unread.remove(name)
+                self._post([(target, Handed())])
         if self._update is not None or target == self.number:
             return
         found = [(name, self._partitions[name]) for name in reversed(self._turn)]
@@ -805,7 +824,8 @@ class Worker:
         if self.number not in self.node.view:
             return
         for name, source in self._sources.items():
-            if source.follows and self.node.view.interval(self.number) & self.plan.arcs[name].ranges:
+            owns = self.node.view.interval(self.number) & self.plan.arcs[name].ranges
+            if source.follows and self._can_read(name) and owns:
                 for partition in source.partitions():
                     self.registry.claim(f"{name}\n{partition}", self.number)
         self._open(now)

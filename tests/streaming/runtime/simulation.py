@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,10 @@ class Cluster:
         Records that a worker reads at a time.
     varies : bool
         Whether it sometimes reads less.
+    here : set of int, optional
+        Workers that can read the sources of one machine [default: all].
+    old : sequence of int
+        Workers of the run that is resumed.
     """
 
     def __init__(
@@ -54,7 +58,10 @@ class Cluster:
         folder: Path | None = None,
         varies: bool = False,
         delivery: Delivery = Delivery.EXACTLY_ONCE,
+        here: set[int] | None = None,
+        old: Sequence[int] = (),
     ) -> None:
+        self.here, self.old = here, old
         self.varies = varies
         self.random = random.Random(seed)
         self.options = Options(checkpoint_s=checkpoint_s)
@@ -74,8 +81,9 @@ class Cluster:
         self.rollout: Rollout | None = None
         members = tuple(Member(number, token) for number, token in self.layout.items())
         self.registry = MemoryRegistry(View(1, members, min(replication, workers - 1)))
+        readers = [one for one in self.staff[0] if self.is_here(one)]
         for number, lane in enumerate(self.plan.lanes):
-            self.registry.claim(lane, number % len(self.staff[0]))
+            self.registry.claim(lane, readers[number % len(readers)])
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._last: dict[tuple[int, int, bool], float] = {}
@@ -83,10 +91,29 @@ class Cluster:
         self.workers: dict[int, Worker] = {}
         for number in range(workers):
             self.add(number)
+        if here is not None:
+            self._bring_back()
+
+    def is_here(self, number: int) -> bool:
+        """Whether a worker can read the sources of one machine."""
+        return self.here is None or number in self.here
+
+    def _bring_back(self) -> None:
+        """Let workers hand on what they cannot read, as the controller does."""
+        readers = [one.number for one in self.alive if self.is_here(one.number)]
+        for worker in self.alive if readers else ():
+            for source, count in worker.partitions.items():
+                if count and not self.is_here(worker.number):
+                    worker.give_partitions(source, self.random.choice(readers), count, self.now)
+                    self._post(worker.number)
+        self._at(self.now + self.random.uniform(0.05, 0.15), self._bring_back)
 
     def add(self, number: int) -> None:
         """Start a worker."""
-        begin = Begin(self.folder, version=self.version, origins=self.origins, delivery=self.delivery)
+        begin = Begin(
+            self.folder, old=self.old, version=self.version, origins=self.origins, delivery=self.delivery,
+            here=self.is_here(number),
+        )  # fmt: skip
         self.workers[number] = Worker(self.plan, number, self.registry, self.options, self.now, begin)
         if self.loops_empty:
             self.workers[number].end_loops(self.now)

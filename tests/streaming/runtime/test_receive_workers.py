@@ -41,7 +41,7 @@ class Client:
         self.sent: Counter[str] = Counter()
         self.requests = 0
         self._port, self._stopped = port, threading.Event()
-        self._thread = threading.Thread(target=self._work)
+        self._thread = threading.Thread(target=self._work, daemon=True)  # a test that fails does not wait for it
         self._thread.start()
 
     def _work(self) -> None:

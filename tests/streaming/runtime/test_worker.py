@@ -19,6 +19,7 @@ from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.view import Member, MemoryRegistry, View
 from goffish.streaming.runtime.plan import Plan
 from goffish.streaming.runtime.worker import Begin, Worker
+from goffish.streaming.sources import Files
 from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param((0,), id="1 seed")
@@ -84,15 +85,55 @@ def hand_over(cluster: Cluster, event: str) -> None:
             cluster.alive[0].node.give(number, cluster.now)
 
 
+def fail_here(cluster: Cluster, event: str) -> None:
+    """Let workers end that alone can read the sources, some of those that take over, and those that replace them."""
+    rng = cluster.random
+    cluster.run(0.05 + 0.5 * rng.random())
+    first, number = cluster.workers[0], 9
+    if event == "here, leave":
+        target = cluster.registry.read().clockwise(0, rng.choice((1, -1)))
+        assert first.node.give(target, cluster.now, leaves=True)
+        while 0 in cluster.registry.read():
+            cluster.run(cluster.now + 0.01)
+    cluster.kill(0)
+    for _ in range(2):
+        while not any(worker._unread for worker in cluster.alive):
+            cluster.run(cluster.now + 0.005)
+        if rng.random() < 0.5:
+            cluster.run(cluster.now + 1.5)
+            [holder] = [worker for worker in cluster.alive if worker._unread]
+            cluster.kill(holder.number)
+        cluster.run(cluster.now + 1.5)
+        assert any(worker._unread for worker in cluster.alive)
+        cluster.here = {number}
+        cluster.add(number)
+        assert cluster.alive[0].node.give(number, cluster.now)
+        while not cluster.workers[number]._partitions:
+            cluster.run(cluster.now + 0.005)
+        if number == 9:
+            cluster.run(cluster.now + 0.05 * rng.random())
+            cluster.kill(number)
+        number += 1
+
+
 def run(
     build: Any, source: Path, target: Path, seed: int, event: str, workers: int = 4, varies: bool = False
 ) -> Cluster:
     flow = gf.stream.Flow("test")
     build(flow, source, target)
-    hands = event.startswith("hand over")
-    cluster = Cluster(flow, workers, replication=1 + seed % 2, seed=seed, limit=2 if hands else 6, varies=varies)
+    hands, here = event.startswith("hand over"), event.startswith("here")
+    with pytest.MonkeyPatch.context() as patch:
+        if here:
+            patch.setattr(Files, "here", True)
+        limit, reads = 2 if hands or here else 6, {0} if here else None
+        cluster = Cluster(flow, workers, replication=1 + seed % 2, seed=seed, limit=limit, varies=varies, here=reads)
+        if here:
+            fail_here(cluster, event)
+            assert all(worker.number in (0, 9, 10) or not worker._partitions for worker in cluster.workers.values())
     if hands:
         hand_over(cluster, event)
+    elif here:
+        pass
     elif event:
         cluster.run(0.05 + 1.2 * cluster.random.random())
         number = cluster.random.randrange(workers)
@@ -146,6 +187,8 @@ EVENTS = pytest.mark.parametrize(
                 "replace",
                 "kill what joins",
                 "hand over",
+                "here, kill",
+                "here, leave",
             )
         ),
     ],
@@ -168,6 +211,11 @@ def test_totals(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
         for row in written(tmp_path / str(seed)):
             latest[row["user"]] = max(row["value"], latest.get(row["user"], 0))
         assert latest == expected
+
+
+def test_sources_that_one_machine_reads(events: Any, tmp_path: Path) -> None:
+    """Breaks when a worker of another machine reads them, or their records are lost while none can."""
+    test_totals(events, tmp_path, range(1), "here, kill")
 
 
 @EVENTS

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import goffish as gf
+from goffish.streaming.sources import Files
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 from tests.streaming.runtime.simulation import Cluster
 
@@ -86,7 +87,8 @@ def run(
     partial: PartialWindow = PartialWindow.EMIT, **changed: bool,
 ) -> Cluster:  # fmt: skip
     limit = 2 if event == "hand over" else 6
-    cluster = Cluster(make(source, target, 1), 3, replication=1 + seed % 2, seed=seed, limit=limit)
+    reads = {0} if event == "here" else None
+    cluster = Cluster(make(source, target, 1), 3, replication=1 + seed % 2, seed=seed, limit=limit, here=reads)
     cluster.run(0.2 + 0.8 * cluster.random.random())
     if event == "hand over":  # some partitions stay with their workers, and some are on their way to others
         cluster.hand_over()
@@ -96,6 +98,17 @@ def run(
         cluster.run(cluster.now + 0.3 * cluster.random.random())
         if event == "kill":
             cluster.kill(cluster.random.randrange(3))
+        elif event == "here":  # the only worker that can read the source
+            cluster.kill(0)
+            while not any(worker._unread for worker in cluster.alive):
+                cluster.run(cluster.now + 0.01)
+            cluster.run(cluster.now + 0.5 * cluster.random.random())
+            assert cluster.rollout is not None and not cluster.rollout.ending
+            cluster.here = {9}
+            cluster.add(9)
+            while cluster.workers[9].newest < cluster.rollout.plan.number:
+                cluster.run(cluster.now + 0.005)
+            cluster.alive[0].node.give(9, cluster.now)
         elif event == "scale out":
             cluster.add(9)
             cluster.run(cluster.now + 0.1)
@@ -123,6 +136,17 @@ def test_nothing_is_lost_or_mixed(
         assert cluster.rollout is not None and cluster.rollout.state == "complete"
         versions.update({"old": sum(row["a1"] for row in rows), "new": sum(row["a2"] for row in rows)})
     assert versions["old"] > 0 and versions["new"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", SAFE)
+@pytest.mark.parametrize("seeds", [pytest.param(range(2), id="2 seeds"), many])
+def test_sources_that_one_machine_reads(
+    events: Any, tmp_path: Path, seeds: range, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks when an update waits forever for what no worker can read, or another worker reads it."""
+    monkeypatch.setattr(Files, "here", True)
+    test_nothing_is_lost_or_mixed(events, tmp_path, seeds, strategy, "here")
 
 
 @pytest.mark.parametrize("strategy", [Strategy.MVC, Strategy.NCH])
