@@ -67,6 +67,15 @@ def perforated_grid(side: int = 700, keep: float = 0.70, seed: int = 7) -> Edges
     return src[kept], dst[kept], n
 
 
+def one_way_grid() -> Edges:
+    """The perforated grid, where half of the edges have one direction."""
+    src, dst, n = perforated_grid()
+    rng = np.random.default_rng(9)
+    turned, both = rng.random(src.size) < 0.5, rng.random(src.size) < 0.5
+    src, dst = np.where(turned, dst, src), np.where(turned, src, dst)
+    return np.concatenate([src, dst[both]]), np.concatenate([dst, src[both]]), n
+
+
 def rmat(scale: int = 18, edge_factor: int = 16, seed: int = 11) -> Edges:
     """R-MAT (Chakrabarti et al., SDM 2004) with (0.57, 0.19, 0.19, 0.05) and permuted ids, as in Graph500."""
     rng = np.random.default_rng(seed)
@@ -141,10 +150,13 @@ _MAKERS: dict[str, tuple[Callable[[], Edges], bool, bool]] = {
     "rmat-20": (rmat_20, False, True),
     "cit-HepPh": (cit_hepph, True, False),
     "rmat-18-directed": (rmat, True, True),
+    "one-way-700x700": (one_way_grid, True, True),
 }
 
 UNDIRECTED = tuple(name for name, (_, directed, _) in _MAKERS.items() if not directed)
-DIRECTED = tuple(name for name, (_, directed, _) in _MAKERS.items() if directed)
+#: With directions that matter for reachability alone, too.
+ONE_WAY = tuple(name for name, (_, directed, _) in _MAKERS.items() if directed)
+DIRECTED = ONE_WAY[:-1]
 QUICK = ("road-usroads", "perforated-700x700", "email-Enron")
 
 

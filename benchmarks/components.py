@@ -1,4 +1,4 @@
-"""Connected components against igraph, NetworKit and SciPy: ``python benchmarks/components.py [--quick]``.
+"""Components, weak and strong, against igraph, NetworKit and SciPy: ``python benchmarks/components.py [--quick]``.
 
 Every call includes the peer's own answer object; NetworKit's is not even converted to Python.
 """
@@ -6,7 +6,7 @@ Every call includes the peer's own answer object; NetworKit's is not even conver
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import _graphs
@@ -14,7 +14,7 @@ import _harness
 import numpy as np
 from _peers import igraph_graph, networkit_graph, scipy_matrix
 
-from goffish.algorithms.components.in_memory import connected_components
+from goffish.algorithms.components.in_memory import connected_components, strongly_connected_components
 from goffish.graph import Graph
 
 PEERS = ("igraph", "networkit", "scipy")
@@ -48,6 +48,24 @@ def calls(graph: Graph) -> dict[str, Callable[[], Any]]:
     return out
 
 
+def strong_calls(graph: Graph) -> dict[str, Callable[[], Any]]:
+    import networkit as nk
+    from scipy.sparse.csgraph import connected_components as scipy_components
+
+    matrix, nk_graph, ig_graph = scipy_matrix(graph), networkit_graph(graph), igraph_graph(graph)
+
+    def with_igraph() -> Any:
+        ig_graph.__invalidate_cache()
+        return ig_graph.connected_components(mode="strong")
+
+    return {
+        "goffish": lambda: strongly_connected_components(graph),
+        "igraph": with_igraph,
+        "networkit": lambda: nk.components.StronglyConnectedComponents(nk_graph).run(),
+        "scipy": lambda: scipy_components(matrix, directed=True, connection="strong"),
+    }
+
+
 def check(answers: dict[str, Callable[[], Any]]) -> None:
     """All find the same partition: our label, the largest member, is a function of the peer's and back."""
     ours = answers["goffish"]().table.column("component").to_numpy()
@@ -73,12 +91,21 @@ def main() -> None:
     print(_harness.machine_line(PEERS))
     print("milliseconds: best wall (median wall; CPU)\n")
     names = _graphs.QUICK if quick else (*_graphs.UNDIRECTED, *_graphs.DIRECTED)
+    repeats = 7 if quick else 15
+    columns = ["goffish", "igraph", "networkit", "networkit par 1", "networkit par 2", "scipy"]
+    report(names, calls, columns, repeats)
+    print("\nStrong components:\n")
+    report(_graphs.ONE_WAY, strong_calls, ["goffish", *PEERS], repeats)
+
+
+def report(
+    names: Iterable[str], make: Callable[[Graph], dict[str, Callable[[], Any]]], columns: list[str], repeats: int
+) -> None:
     rows, ratios = [], []
-    columns = ("goffish", "igraph", "networkit", "networkit par 1", "networkit par 2", "scipy")
     for name, graph in _graphs.load_available(names):
-        ready = calls(graph)
+        ready = make(graph)
         check(ready)
-        timings = _harness.measure_together(ready, repeats=7 if quick else 15)
+        timings = _harness.measure_together(ready, repeats=repeats)
         ratio, peer = _harness.best_peer(timings, ["goffish"], [c for c in ready if c != "goffish"])
         ratios.append(ratio)
         cells = [_harness.milliseconds(timings[c]) if c in timings else "" for c in columns]

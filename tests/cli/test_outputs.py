@@ -42,6 +42,7 @@ def best_division(graph: nx.Graph) -> dict[int, int]:
 
 EXPECTED: dict[str, Any] = {
     "components": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
+    "strong-components": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "bfs": lambda g: {v: nx.single_source_shortest_path_length(g, 1).get(v) for v in g},
     "sssp": lambda g: {v: nx.single_source_shortest_path_length(g, 1).get(v) for v in g},
     "pagerank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
