@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     )
     from goffish.graph import (
         Graph,
+        contract,
+        difference,
         from_arrow,
         from_edges,
         from_igraph,
@@ -68,12 +70,18 @@ if TYPE_CHECKING:
         from_pandas,
         from_polars,
         from_scipy,
+        intersection,
+        join_edges,
+        join_vertices,
+        relabel,
+        sample,
         to_arrow,
         to_igraph,
         to_networkx,
         to_pandas,
         to_polars,
         to_scipy,
+        union,
         vertices_to_arrow,
     )
     from goffish.graph.io import read, write
@@ -110,8 +118,9 @@ _HOMES = {
         "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
     ),
     "goffish.graph": (
-        "Graph", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
-        "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "vertices_to_arrow",
+        "Graph", "contract", "difference", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas",
+        "from_polars", "from_scipy", "intersection", "join_edges", "join_vertices", "relabel", "sample", "to_arrow",
+        "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "union", "vertices_to_arrow",
     ),
     "goffish.graph.io": ("read", "write"),
     "goffish.partition.figures": ("quality",),
@@ -124,12 +133,13 @@ __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
-    "closeness", "condensation", "connected_components", "core_numbers", "edge_betweenness", "from_arrow", "from_edges",
-    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic", "landscape", "louvain",
-    "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph",
-    "per_vertex", "quality", "read", "run", "run_series", "sssp", "strongly_connected_components", "temporal_paths",
-    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles",
-    "verify", "vertices_to_arrow", "write",
+    "closeness", "condensation", "connected_components", "contract", "core_numbers", "difference", "edge_betweenness",
+    "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
+    "intersection", "join_edges", "join_vertices", "landscape", "louvain", "modularity", "open", "open_series",
+    "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "relabel",
+    "run", "run_series", "sample", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
+    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "union", "verify",
+    "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

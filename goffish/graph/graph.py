@@ -17,7 +17,7 @@ from goffish.graph import kernels
 from goffish.graph.assembly import Parallel, Parts, SelfLoops, assemble, transpose
 from goffish.graph.columns import attribute_table, check_weights, named_columns
 from goffish.graph.guards import whole_number
-from goffish.graph.labels import as_id_column, find_labels, number_labels, vertex_dtype
+from goffish.graph.labels import as_id_column, distinct_labels, find_labels, number_labels, vertex_dtype
 from goffish.graph.selection import VertexValues, condition_mask, edges_of_arcs, near, select, vertex_mask
 from goffish.kernels.subgraphs import local_components
 from goffish.notebook import facts_html
@@ -586,7 +586,7 @@ def from_edges(
     if labels is not None:
         if isolated is not None:
             raise InputError("labels and isolated are mutually exclusive: labels already lists every vertex")
-        label_column, n = _label_column(labels)
+        label_column, n = distinct_labels(labels)
         src_ids, dst_ids = _positions(src_ids, n, "source"), _positions(dst_ids, n, "target")
     else:
         extra = [] if isolated is None else [as_id_column(isolated, "isolated")]
@@ -602,19 +602,6 @@ def from_edges(
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name}={value!r}: choose one of {', '.join(choices)}")
-
-
-def _label_column(labels: Any) -> tuple[pa.Array | None, int]:
-    column = as_id_column(labels, "labels")
-    array = column if isinstance(column, pa.Array) else pa.array(column.astype(np.int64, copy=False))
-    n = len(array)
-    if len(array.unique()) != n:
-        counts = array.value_counts()
-        twice = next(c["values"].as_py() for c in counts if c["counts"].as_py() > 1)
-        raise InputError(f"labels: {twice!r} occurs more than once")
-    if pa.types.is_integer(array.type) and np.array_equal(array.to_numpy(), np.arange(n)):
-        return None, n
-    return array, n
 
 
 def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:

@@ -171,7 +171,7 @@ def select_arcs(offsets, targets, number, chosen, new_offsets, new_targets, rows
     chosen : bool, shape (arcs,) or (0,)
         Arcs that are not left out; all if empty.
     new_offsets, new_targets, rows
-        Filled with the new rows, and with the arc that each of theirs was.
+        Filled with the new rows, and with the arc that each of theirs was; that is left out if `rows` is empty.
     """
     count, loops, row = 0, 0, 0
     for u in range(number.size):
@@ -181,7 +181,8 @@ def select_arcs(offsets, targets, number, chosen, new_offsets, new_targets, rows
             v = number[targets[i]]
             if v >= 0 and (chosen.size == 0 or chosen[i]):
                 new_targets[count] = v
-                rows[count] = i
+                if rows.size:
+                    rows[count] = i
                 loops += v == row
                 count += 1
         row += 1

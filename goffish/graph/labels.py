@@ -168,6 +168,26 @@ def _number_by_hash(columns: list[pa.Array]) -> tuple[list[NDArray[np.integer[An
     return numbers, distinct.take(pa.array(order)), n
 
 
+def distinct_labels(labels: Any, name: str = "labels") -> tuple[pa.Array | None, int]:
+    """Labels of all vertices and their number; ``None`` stands for 0 to n - 1.
+
+    Raises
+    ------
+    InputError
+        A label occurs twice.
+    """
+    column = as_id_column(labels, name)
+    array = column if isinstance(column, pa.Array) else pa.array(column.astype(np.int64, copy=False))
+    n = len(array)
+    if len(array.unique()) != n:
+        counts = array.value_counts()
+        twice = next(c["values"].as_py() for c in counts if c["counts"].as_py() > 1)
+        raise InputError(f"{name}: {twice!r} occurs more than once")
+    if pa.types.is_integer(array.type) and np.array_equal(array.to_numpy(), np.arange(n)):
+        return None, n
+    return array, n
+
+
 def find_labels(labels: pa.Array | None, n: int, wanted: ArrayLike | Any) -> NDArray[np.int64]:
     """Vertex numbers of some labels.
 

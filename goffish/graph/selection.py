@@ -144,7 +144,8 @@ def select(graph: Parts, vertices: NDArray[np.bool_] | None, arcs: NDArray[np.bo
     else:
         number = np.where(vertices, np.cumsum(vertices, dtype=kind) - 1, -1).astype(kind, copy=False)
         most = int(np.diff(graph.offsets)[vertices].sum())
-    offsets, targets, rows = np.zeros(kept + 1, np.int64), np.empty(most, kind), np.empty(most, np.int64)
+    offsets, targets = np.zeros(kept + 1, np.int64), np.empty(most, kind)
+    rows = np.empty(0 if graph.weights is None and graph.edge_of_arc is None else most, np.int64)
     count, loops = interruptible(
         graph.targets.size, kernels.select_arcs, graph.offsets, graph.targets, number,
         _ALL if arcs is None else arcs, offsets, targets, rows,
