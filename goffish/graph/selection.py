@@ -179,6 +179,14 @@ def near(graph: Parts, back: Parts | None, starts: NDArray[np.int64], radius: in
     queue[: starts.size] = starts
     backwards = (np.empty(0, np.int64), graph.targets[:0]) if back is None else (back.offsets, back.targets)
     interruptible(
-        graph.targets.size, kernels.reach, graph.offsets, graph.targets, *backwards, radius, found, queue, starts.size
+        graph.targets.size,
+        kernels.reach,
+        graph.offsets,
+        graph.targets,
+        *backwards,
+        min(radius, n),
+        found,
+        queue,
+        starts.size,
     )
     return found

@@ -51,5 +51,5 @@ def get_info() -> dict[str, Any]:
         "package": "goffish.networkx_backend",
         "url": "https://github.com/goffish/goffish",
         "short_summary": "Compiled multithreaded kernels on columnar graphs.",
-        "functions": {name: {"additional_docs": told} for name, told in FUNCTIONS.items()},
+        "functions": {name: {"additional_docs": text} for name, text in FUNCTIONS.items()},
     }

@@ -105,6 +105,13 @@ def test_degrees_and_conditions(both: tuple[gf.Graph, Any]) -> None:
     assert list(graph.filter(vertices=pc.field("degree") > 1)) == busy
 
 
+def test_limits() -> None:
+    """Breaks when a part of an empty graph, or a radius beyond 64 bits, ends in an error of a library."""
+    graph, empty = gf.from_edges([1, 2], [2, 3]), gf.from_edges([], [])
+    assert len(graph.ego(1, radius=2**70)) == 3 and len(empty.largest_component()) == len(empty.subgraph([])) == 0
+    assert empty.degree.to_dict() == {} and empty.degrees().num_rows == empty.edges.num_rows == 0
+
+
 def test_manners() -> None:
     graph = gf.from_edges(["b", "a"], ["c", "b"])
     assert len(graph) == 3 and list(graph) == ["a", "b", "c"] and bool(gf.from_edges([], []))

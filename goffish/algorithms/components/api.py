@@ -186,10 +186,11 @@ def condensation(graph: Graph) -> Graph:
     """
     from goffish.algorithms.components import in_memory
     from goffish.errors import InputError
-    from goffish.graph import Graph
+    from goffish.graph import Graph, contract
     from goffish.graph.guards import expect
 
     expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     if not graph.directed:
         raise InputError("graph is undirected: a condensation has the directions of a directed graph")
-    return in_memory.condensation(graph)
+    found = contract(graph, in_memory.strongly_connected_components(graph))
+    return found.unweighted() if graph.weights is None else found

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.components import kernels
 from goffish.gopher.result import Result
-from goffish.graph import Graph, from_edges
+from goffish.graph import Graph
 from goffish.threads import interruptible
 
 #: From this mean degree on, sampling and skipping the giant beats one pass over half of the arcs (measured: road
@@ -103,19 +103,3 @@ def _named(graph: Graph, largest: NDArray[np.integer[Any]], algorithm: str, sing
         pa.table({"vertex": graph.label_column(), "component": component}),
         {"components": int(components), "largest": int(most), single: int(alone)},
     )
-
-
-def condensation(graph: Graph) -> Graph:
-    """Make a vertex of each strongly connected component; see `goffish.condensation`."""
-    found = strong_component_of(graph)
-    last = kernels.last_members(found, np.empty(graph.num_vertices + 1, graph.targets.dtype))
-    vertices = np.flatnonzero(last == np.arange(last.size))
-    number = np.searchsorted(vertices, last)
-    source, target, weights, _ = graph.edge_columns()
-    source, target = number[source], number[target]
-    between = source != target
-    return from_edges(
-        source[between], target[between], None if weights is None else weights[between], directed=True,
-        labels=graph.labels_of(vertices), parallel="min" if weights is None else "sum",
-        vertex_attributes={"size": np.bincount(number, minlength=vertices.size)},
-    )  # fmt: skip

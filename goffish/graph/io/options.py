@@ -37,8 +37,8 @@ def check_isolated(name: str, line: int, n: int, edges: int) -> None:
     """
     most = max(DECLARED, _VERTICES_PER_EDGE * edges)
     if n > most:
-        told = f"the header declares {n:,} vertices, but the file has {edges:,} edges; at most {most:,} are accepted"
-        raise FormatError(name, line, f"{told} ({DECLARED:,}, or {_VERTICES_PER_EDGE} per edge)")
+        counts = f"the header declares {n:,} vertices, but the file has {edges:,} edges; at most {most:,} are accepted"
+        raise FormatError(name, line, f"{counts} ({DECLARED:,}, or {_VERTICES_PER_EDGE} per edge)")
 
 
 @dataclass(frozen=True)
