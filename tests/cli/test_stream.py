@@ -286,6 +286,7 @@ def test_updates_of_running_flows(orders: Place) -> None:
     assert 2 in versions
 
 
+@pytest.mark.slow
 def test_another_number_of_workers(orders: Place) -> None:
     def stream(*args: str) -> Ended:
         return orders("stream", *args, variables={"XDG_RUNTIME_DIR": str(orders.path)})
@@ -302,6 +303,7 @@ def test_another_number_of_workers(orders: Place) -> None:
         assert [one["joined"] for one in stream("top", "two", "--json").json["workers"]] == [True]
 
 
+@pytest.mark.slow
 def test_workers_of_operators(orders: Place) -> None:
     def stream(*args: str) -> Ended:
         return orders("stream", *args, variables={"XDG_RUNTIME_DIR": str(orders.path)})

@@ -164,9 +164,12 @@ def test_a_run_loses_its_spot_machines_and_replaces_them(tmp_path: Path, engine:
     assert found.summary.cost == pytest.approx(total) == pytest.approx(table["rent"].sum())
 
 
-#: The genetic algorithm takes as long as all others together.
+#: Some policies take seconds, the genetic algorithm as long as all others together.
 ADAPTING = [
-    pytest.param(name, marks=pytest.mark.slow if name in ("ga", "edrp") else ())
+    pytest.param(
+        name,
+        marks=pytest.mark.slow if name not in ("reactive-global", "plasticc", "ds2", "latency-aware", "btu") else (),
+    )
     for name in policy_names()
     if not name.startswith("static-")
 ]

@@ -68,6 +68,7 @@ def step(value):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factor", "add", "printed"), [(1.0, 2.0, "4.0 0\n"), (3.0, 1.0, "9.0 0\n"), (1.0, 1.0, "3.0 1\n")]
 )

@@ -46,6 +46,7 @@ def data_of(page: str) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.slow
 def test_a_page() -> None:
     """Breaks when an event has other vertices or edges, or a label becomes markup."""
     page = page_of(followed("a", "b", HOSTILE))

@@ -76,7 +76,7 @@ def half_written(folder: Path) -> set[Path]:
     ("full", "workers", "kind"),
     [
         ("saved", 1, "json_lines"),
-        ("out", 2, "json_lines"),
+        pytest.param("out", 2, "json_lines", marks=slow),
         pytest.param("saved", 2, "json_lines", marks=slow),
         pytest.param("out", 1, "json_lines", marks=slow),
         pytest.param("out", 1, "csv", marks=slow),

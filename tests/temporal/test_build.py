@@ -39,6 +39,7 @@ def edges_of(store: PartitionedGraph) -> list[tuple[Any, Any]]:
     return [(labels[u], labels[v]) for u, v in zip(src.tolist(), dst.tolist(), strict=True)]
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     seed=st.integers(0, 10_000), rows=st.integers(1, 60), directed=st.booleans(), window=st.integers(1, 9),

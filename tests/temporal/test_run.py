@@ -88,6 +88,7 @@ def test_tiny_fixture_from_a_store(tmp_path: Path) -> None:
     assert found.timesteps["supersteps"].to_pylist() == case.expected["supersteps"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_threads(store: str, wanted: dict[str, Any], threads: int) -> None:
     for name in NAMES:

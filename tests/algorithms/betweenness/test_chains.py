@@ -69,6 +69,7 @@ def test_a_circle_has_one_branch_vertex(n):
     np.testing.assert_allclose(found.scores, (n - 1) * (n - 3) / 8 if n % 2 else (n - 2) ** 2 / 8, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_more_paths_than_a_float_can_hold():
     # Squares in a row, corner to corner, with sides of two edges: 2^k ways through k of them.
     k = 1100

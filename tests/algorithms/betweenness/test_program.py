@@ -107,6 +107,7 @@ def test_a_program_may_run_again_on_another_graph() -> None:
         np.testing.assert_allclose(values(found), brandes(graph), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @given(cases(largest=40), st.integers(1, 50), st.integers(0, 50))
 @settings(max_examples=20)
 def test_estimates_are_scaled_sums_over_the_pivots(case: Case, pivots: int, seed: int) -> None:

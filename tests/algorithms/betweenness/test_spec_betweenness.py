@@ -216,6 +216,7 @@ def test_check_10_the_estimator_is_unbiased(case: Case) -> None:
         np.testing.assert_allclose(mean, brandes(graph), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @given(cases(largest=40), st.integers(1, 12), st.integers(5, 20))
 @settings(max_examples=40)
 def test_check_10_with_all_pivots_the_set_is_the_true_one(case: Case, top: int, batch: int) -> None:

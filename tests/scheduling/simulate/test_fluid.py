@@ -157,6 +157,7 @@ def test_a_switch_takes_its_time() -> None:
     assert result.summary.switches == 1 and result.events["alternate"].to_pylist().count("bayes") == 1
 
 
+@pytest.mark.slow
 def test_variability_costs_a_fixed_deployment_its_share() -> None:
     """E2: breaks when traces do not lower the throughput by about their mean."""
     flow = compile_flow(read_dataflow("linear-road"))

@@ -51,6 +51,7 @@ def test_evidence_of_another_regime(on: float, off: float) -> None:
     assert evidence(one, prices) > ALARM
 
 
+@pytest.mark.slow
 def test_a_job_follows_another_regime() -> None:
     """Machines that seldom return after years of calm: jobs that fit again pay less than those that do not."""
     rng = np.random.default_rng(11)

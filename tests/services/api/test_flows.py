@@ -390,6 +390,7 @@ def test_a_savepoint_soon_after_an_update(flowing: Known) -> None:
         until(lambda: ann.job(second).state > jobs_pb2.JOB_STATE_MIGRATING)
 
 
+@pytest.mark.slow
 def test_one_job_at_a_time_runs_a_flow(flowing: Known, orders: tuple[Client, str]) -> None:
     ann, _ = orders
     found = ann.wait(ann.submit_flow("newer").id)

@@ -100,6 +100,7 @@ def test_prices_beyond_numbers() -> None:
         read_catalogue({"classes": [{"name": "m", "cores": 1, "price_per_hour": 1e300}]})
 
 
+@pytest.mark.slow
 def test_idle_connections(tmp_path: Path, data: Path) -> None:
     """Breaks when they use all file descriptors: no call was answered, and jobs stood still, until they were closed."""
     within = ("prlimit", "--nofile=256:256")

@@ -129,6 +129,7 @@ def push(server: Served, given: list[dict[str, Any]]) -> None:
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_subscriber_and_a_server_that_is_killed(serve: Callable[..., Served]) -> None:
     """Breaks when an event is lost or arrives twice as the server goes and comes back."""
     server, seen = serve(), []
@@ -298,6 +299,7 @@ def test_deliveries(serve: Callable[..., Served], hook: Hook) -> None:
     server.stop()
 
 
+@pytest.mark.slow
 def test_another_file_of_queries(serve: Callable[..., Served], tmp_path: Path) -> None:
     """Breaks when a server goes on with other queries than its file has."""
     serve().stop()

@@ -135,6 +135,7 @@ def test_memory_is_limited_by_the_operating_system(name: str, runner: str, clien
     assert found.error.startswith("memory limit exceeded: ") and "600 MB allowed" in found.error
 
 
+@pytest.mark.slow
 def test_a_job_has_its_own_lower_limit(client: Client) -> None:
     """Breaks when the memory that a client asks for is not what its job may take."""
     job = client.submit_graph("components", "bomb.txt.gz", memory_mb=400)

@@ -138,6 +138,7 @@ def test_names_that_are_too_long(own: tuple[RealServer, Client, str], name: str)
     assert caught.value.code.name == "INVALID_ARGUMENT" and len(str(caught.value)) < 400
 
 
+@pytest.mark.slow
 def test_results_in_spreadsheets(own: tuple[RealServer, Client, str], tmp_path: Path) -> None:
     """Breaks when the dashboard or ``goffish jobs result`` writes CSV with a label that is a formula."""
     server, client, web = own

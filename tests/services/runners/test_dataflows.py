@@ -89,6 +89,7 @@ def test_a_dataflow_is_run_as_simulated(tmp_path: Path) -> None:
         assert service.jobs.get(job).expected_cost == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_dataflow_at_sites(tmp_path: Path) -> None:
     """Breaks when sites, links or the needs of elements do not reach the worker: 30 ms of work and a link of 40 ms."""
     examples = Path(__file__).parents[3] / "examples"

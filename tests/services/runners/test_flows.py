@@ -153,6 +153,7 @@ def done(service: Service, job: str) -> Job:
     return found
 
 
+@pytest.mark.slow
 def test_a_flow_until_its_sources_end(place: Place) -> None:
     place.write()
     with place.serving() as service:
@@ -189,6 +190,7 @@ def test_a_description_and_its_result(place: Place) -> None:
     assert others[-1] == {"user": "a", "total": 20}
 
 
+@pytest.mark.slow
 def test_flows_that_need_one_process(place: Place) -> None:
     (place.flows / "halves.py").write_text(LOOP)
     timed = """
@@ -214,6 +216,7 @@ def test_a_flow_that_raises(place: Place) -> None:
     assert "operator price: ValueError: no price (record {'user': 'u0', 'n': 1, 'number': 700" in found.error
 
 
+@pytest.mark.slow
 def test_a_flow_that_is_cancelled(place: Place) -> None:
     """Breaks when a process of a flow is left, or its job does not end."""
     place.write(count=100_000, rate=2000)

@@ -304,6 +304,7 @@ for at in range(100_000):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_what_was_accepted_is_there_after_kill_9(url: str, jobs: Jobs) -> None:
     """Breaks when a job that the client was told of is gone, or its event is."""

@@ -104,14 +104,14 @@ def check_ranks(seed: int, batch: int, size: int = 200) -> None:
         check("pagerank", compare, seed, batch, size=size, weight=weight, directed=directed, **options)
 
 
-@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
 def test_ranks(batch: int) -> None:
     for seed in range(len(RANKS)):
         check_ranks(seed, batch, 40 if batch == 1 else 150)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
 def test_ranks_of_many_streams(batch: int) -> None:
     for seed in range(100, 200):
         check_ranks(seed, batch, _SIZES[batch] // 2)
@@ -155,7 +155,7 @@ def check_exact(name: str, seed: int, batch: int, size: int) -> None:
             check(name, compare, seed, batch, size=size, weight=weight, directed=directed, **options)
 
 
-@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
 @pytest.mark.parametrize("name", EXACT)
 def test_exact(name: str, batch: int) -> None:
     for seed in range(3):
@@ -163,7 +163,7 @@ def test_exact(name: str, batch: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_on_many_streams(name: str, batch: int) -> None:
     for seed in range(100, 200):
@@ -192,14 +192,14 @@ def check_communities(seed: int, batch: int, size: int) -> None:
         check("louvain", compare, seed, batch, size=size, weight=weight, directed=directed, refine=refine)
 
 
-@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
 def test_communities(batch: int) -> None:
     for seed in range(2):
         check_communities(seed, batch, {1: 80, 7: 200, 100: 500}[batch])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
 def test_communities_of_many_streams(batch: int) -> None:
     for seed in range(100, 200):
         check_communities(seed, batch, _SIZES[batch])

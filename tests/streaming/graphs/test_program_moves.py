@@ -50,7 +50,7 @@ def moved(often: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("removals", [False, True])
+@pytest.mark.parametrize("removals", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_results(removals: bool, moved: list[int]) -> None:
     for seed, workers, partitioner in ((0, 2, "ldg"), (1, 3, "fennel")):
         test_programs.check(seed, 45, workers, partitioner, 4, removals=removals)

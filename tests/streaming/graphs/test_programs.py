@@ -188,7 +188,8 @@ def check(seed: int, size: int, workers: int, partitioner: str, batch: int, *, r
 
 
 @pytest.mark.parametrize(("workers", "partitioner", "batch"), [
-    (1, "ldg", 7), (2, "hash", 1), (2, "ldg", 7), (4, "fennel", 7), (4, "hash", 1000), (8, "hash", 7),
+    (1, "ldg", 7), (2, "hash", 1), (4, "fennel", 7),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, "ldg", 7), (4, "hash", 1000), (8, "hash", 7))),
 ])  # fmt: skip
 @pytest.mark.parametrize("removals", [False, True])
 def test_programs(workers: int, partitioner: str, batch: int, removals: bool) -> None:

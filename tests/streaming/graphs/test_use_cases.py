@@ -66,6 +66,7 @@ def test_events_of_a_network_are_those_of_the_reference(example: ModuleType, tog
     assert {one.topic for one in followed.events} == {"scans", "bad", "good", "threat", "spread"}
 
 
+@pytest.mark.slow
 @smart_grid
 def test_events_of_a_grid_are_those_of_the_reference(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when an event of ten small areas differs in its time, status, key, values or order."""

@@ -429,7 +429,7 @@ def test_moved_positions_never_lack_copies() -> None:
         assert not ring.nodes[target].vulnerable
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS[:2], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:])])
 @pytest.mark.parametrize("victim", ["owner", pytest.param("target", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seeds", [few, many])
 def test_failures_at_every_step_of_a_move(seeds: range, kind: str, victim: str) -> None:
@@ -520,6 +520,7 @@ def loaded(ring: Ring) -> None:
     ring.at(ring.now + 0.05, lambda: loaded(ring))
 
 
+@pytest.mark.slow
 def test_overload_moves_keys_through_a_cascade() -> None:
     """Two of three nodes are overloaded: the second makes space first, and no node changes twice in the hold-off."""
     hot = Ring(3, 1, seed=3, rate=100, options=LOADED, service_s=0.006)

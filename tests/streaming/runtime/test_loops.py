@@ -96,6 +96,7 @@ def poll(cluster: Cluster, done: Callable[[], bool], seconds: float = 60.0) -> N
         cluster.poll()
 
 
+@pytest.mark.slow
 def test_a_worker_of_a_loop_is_killed(folder: Path) -> None:
     cluster = Cluster(flow_of(folder, rate=1000).check(), 2, checkpoint_s=0.2)
     try:

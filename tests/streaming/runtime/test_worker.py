@@ -306,6 +306,7 @@ def several(flow: gf.stream.Flow, source: Path, target: Path) -> None:
     both.key_by("user").sum("n", name="sum").sink(gf.stream.write_json_lines(target / "sums"))
 
 
+@pytest.mark.slow
 @EVENTS
 @pytest.mark.parametrize("seeds", [few, many])
 def test_sizes_of_batches_differ_when_records_are_read_again(

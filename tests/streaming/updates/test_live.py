@@ -64,7 +64,7 @@ def finish(cluster: Cluster) -> None:
     poll_until(cluster, lambda: cluster.finished)
 
 
-@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("kill", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_update(tmp_path: Path, kill: bool) -> None:
     expected = make_events(tmp_path / "in", RECORDS)
     cluster = Cluster(make(tmp_path, 1).check(), 2, checkpoint_s=0.2)

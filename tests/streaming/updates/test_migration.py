@@ -140,7 +140,10 @@ def check(folder: Path, expected: Counter[int], strict: bool) -> Counter[str]:
 @pytest.mark.parametrize(
     "event", ["kill early", *(pytest.param(one, marks=pytest.mark.slow) for one in ("", "kill", "scale out"))]
 )
-@pytest.mark.parametrize("strategy", [Strategy.MVC, Strategy.PVC, Strategy.NCH, Strategy.HTI])
+@pytest.mark.parametrize(
+    "strategy",
+    [Strategy.MVC, Strategy.PVC, *(pytest.param(one, marks=pytest.mark.slow) for one in (Strategy.NCH, Strategy.HTI))],
+)
 @pytest.mark.parametrize("seeds", [few, many])
 def test_each_key_once(events: Any, tmp_path: Path, seeds: range | None, strategy: Strategy, event: str) -> None:
     source, expected = events

@@ -149,6 +149,7 @@ def test_sources_that_one_machine_reads(
     test_nothing_is_lost_or_mixed(events, tmp_path, seeds, strategy, "here")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [Strategy.MVC, Strategy.NCH])
 @pytest.mark.parametrize("seeds", [pytest.param(range(3), id="3 seeds"), many])
 def test_versions_send_different_numbers_of_records(
@@ -291,7 +292,14 @@ def test_operators_come_and_go(events: Any, tmp_path: Path) -> None:
     assert all(row["user"] < 5 for row in few)
 
 
-@pytest.mark.parametrize("strategy", [Strategy.PVC, Strategy.HTI, Strategy.MVC])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Strategy.PVC,
+        pytest.param(Strategy.HTI, marks=pytest.mark.slow),
+        pytest.param(Strategy.MVC, marks=pytest.mark.slow),
+    ],
+)
 def test_another_key(events: Any, tmp_path: Path, strategy: Strategy) -> None:
     """Records in flight are on the workers of the old key: the new version must not count them there."""
     source, expected = events

@@ -40,6 +40,7 @@ def test_random_events(edges: Any, within: int) -> None:
     assert dict(zip(found["motif"].to_pylist(), found["count"].to_pylist(), strict=True)) == all_triples(edges, within)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [1_500, pytest.param(12_000, marks=pytest.mark.slow)])
 def test_many_events_in_any_order(within: int) -> None:
     """One event for each pair, so triples in the window are the triangles of networkx whose times lie close enough."""

@@ -79,6 +79,7 @@ def test_sizes_of_the_published_programs() -> None:
         assert found == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instances", [50, pytest.param(220, marks=pytest.mark.slow)])
 def test_program_finds_what_exhaustive_search_does(instances: int) -> None:
     """§7.1: 220 instances of all variants, feasible or not, with and without reductions; r-EDRP on those that run.
