@@ -8,7 +8,7 @@ import numpy as np
 
 from goffish.kernels.compile import kernel
 from goffish.kernels.heap import lower_distance, take_nearest
-from goffish.partition.kernels import splitmix64
+from goffish.kernels.mixing import splitmix64
 
 #: Path counts of a level above this are scaled down; only their ratios within a level matter.
 _LARGE = 1e100

@@ -7,7 +7,7 @@ import numpy as np
 from goffish.algorithms.betweenness.sampling_kernels import draw_path, random_pair
 from goffish.kernels.arrays import make_room
 from goffish.kernels.compile import kernel
-from goffish.partition.kernels import splitmix64
+from goffish.kernels.mixing import splitmix64
 
 #: Searches at once: one for each bit.
 LANES = 64
