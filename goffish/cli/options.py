@@ -152,7 +152,7 @@ def reading_parameters() -> list[inspect.Parameter]:
         "format": (
             str | None,
             typer.Option(
-                None, help="File format: edges, metis, mtx, dimacs, parquet, arrow, graphml or gml.",
+                None, help="File format: edges, metis, mtx, dimacs, parquet, arrow, csr, graphml or gml.",
                 show_default="detected",
                 rich_help_panel=group,
             ),

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from goffish.partition.figures import PartitionQuality
 
 
-_GRAPH_FILE = "Graph file, such as .arrow, .parquet, .csv, .tsv, .metis or .mtx."
+_GRAPH_FILE = "Graph file, such as .csr, .arrow, .parquet, .csv, .tsv, .metis or .mtx."
 
 
 def add_store_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command(
         "import",
-        help="Convert a graph file to another format, such as .arrow or .parquet for fast loading.",
+        help="Convert a graph file to another format, such as .csr, which opens at once.",
     )(reads_graph(_import))
     app.command("export", help="Write the graph of a store as a graph file.")(_export)
     app.command("partition", help="Partition a graph file and write a store.")(reads_graph(_partition, _method_flags()))

@@ -62,7 +62,7 @@ def graphs(draw, labels=INTEGERS, whole=False, plain=False):
 KEEP = {"self_loops": "keep", "parallel": "keep"}
 
 
-@given(graph=graphs() | graphs(TEXTS), suffix=st.sampled_from(["parquet", "arrow"]))
+@given(graph=graphs() | graphs(TEXTS), suffix=st.sampled_from(["parquet", "arrow", "csr"]))
 def test_columnar_formats_lose_nothing(folder, graph, suffix):
     path = folder / f"g.{suffix}"
     write(graph, path)
@@ -288,7 +288,7 @@ def test_formats_refuse_what_they_cannot_hold(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "suffix", ["txt", "csv.gz", "edges.zst", "metis", "mtx.bz2", "parquet", "arrow", "gml", "graphml"]
+    "suffix", ["txt", "csv.gz", "edges.zst", "metis", "mtx.bz2", "parquet", "arrow", "csr", "gml", "graphml"]
 )
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, suffix):
     path = tmp_path / f"a.{suffix}"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import GoffishError
-from goffish.graph import Graph, read
+from goffish.graph import Graph, from_edges, read
 from goffish.graph.io import streams
+from goffish.graph.io.compressed_rows import write_rows_file
 
 SEEDS = {
     "a.txt": b"# source\ttarget\tweight\ttime\n1 2 0.5 7\n"
@@ -24,6 +26,12 @@ SEEDS = {
     "h.graphml": b'<graphml><graph edgedefault="directed"><node id="a"/>'
     b'<edge source="a" target="b"/></graph></graphml>',
 }
+for directed, name in ((True, "i.csr"), (False, "j.csr")):
+    file = io.BytesIO()
+    table = {"size": [1, 2, 3], "name": ["x", "y", None]}
+    graph = from_edges(["a", "b", "a"], ["b", "c", "c"], [1.0, 2, 3], directed=directed, edge_attributes=table)
+    write_rows_file(graph, file)
+    SEEDS[name] = file.getvalue()
 MUTATION = st.tuples(
     st.sampled_from(["set", "insert", "delete", "cut", "double"]),
     st.floats(0, 1),

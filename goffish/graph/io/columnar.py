@@ -22,7 +22,7 @@ from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.streams import Source
 from goffish.graph.tables import from_arrow, to_arrow, vertices_to_arrow
 
-_KEY, _VERTICES = b"goffish", b"goffish.vertices"
+KEY, _VERTICES = b"goffish", b"goffish.vertices"
 _LARGEST_METADATA = 64 << 20
 
 
@@ -103,7 +103,7 @@ def _build(
 ) -> Graph:
     table = table.rename_columns([wanted[name] for name in table.column_names]).replace_schema_metadata(None)
     try:
-        ours = json.loads(metadata.get(_KEY, b"{}"))
+        ours = json.loads(metadata.get(KEY, b"{}"))
         coded = metadata.get(_VERTICES)
         vertices = None if coded is None else pa.ipc.open_stream(base64.b64decode(coded)).read_all()
     except (ValueError, pa.ArrowException) as error:
@@ -133,7 +133,7 @@ def write_arrow(graph: Graph, file: BinaryIO) -> None:
 
 
 def _table(graph: Graph) -> pa.Table:
-    metadata: dict[bytes, bytes] = {_KEY: json.dumps({"version": 1, "directed": graph.directed}).encode()}
+    metadata: dict[bytes, bytes] = {KEY: json.dumps({"version": 1, "directed": graph.directed}).encode()}
     if _needs_vertices(graph):
         buffer = io.BytesIO()
         vertices = vertices_to_arrow(graph)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,12 @@ POSITION, ROWS, LINE, FIELD, HARD = range(5)
 # METIS: how a block ended, and positions in its state.
 TOO_MANY_LINES, TOO_MANY_ARCS, NO_WEIGHT = range(20, 23)
 VERTEX, TOKEN, IN_COMMENT, IN_LINE, ARCS, METIS_LINE, METIS_POSITION = range(7)
+
+# Compressed sparse rows: what is wrong with a row.
+NO_VERTEX, NOT_ASCENDING, BAD_WEIGHT, NO_EDGE = range(30, 34)
+
+#: Bits of weights: from infinity on, they are infinite, not numbers, or negative.
+_INFINITE, _MINUS_ZERO = np.uint64(0x7FF0000000000000), np.uint64(1 << 63)
 
 _POWERS = 10.0 ** np.arange(23)
 _LOWEST = np.iinfo(np.int64).min
@@ -343,3 +349,64 @@ def parse_metis(
     state[VERTEX], state[TOKEN], state[ARCS], state[METIS_LINE] = u, token, arcs, line
     state[IN_COMMENT], state[IN_LINE], state[METIS_POSITION] = in_comment, in_line, p
     return status
+
+
+class StoredRows(NamedTuple):
+    """Arrays of a file of compressed sparse rows; one that it does not have has no elements.
+
+    Attributes
+    ----------
+    offsets : int64
+    targets : int32 or int64
+    weights : uint64
+        Bits of the weights.
+    edges : int64
+        Rows of edge attributes.
+    """
+
+    offsets: NDArray[np.int64]
+    targets: NDArray[np.integer[Any]]
+    weights: NDArray[np.uint64]
+    edges: NDArray[np.int64]
+
+
+@kernel(allocates=False)
+def check_rows(stored, num_edges, first, last, factors):
+    """Return (status, row, self-loops, repeated arcs, arcs to higher vertices, digest) of some rows.
+
+    The digest is 0 over all rows if each arc to a higher vertex has one back, with the same weight and edge.
+    """
+    n, loops, repeated, higher, digest = stored.offsets.size - 1, 0, 0, 0, np.uint64(0)
+    for u in range(first, last):
+        begin, end = stored.offsets[u], stored.offsets[u + 1]
+        if begin == end:
+            continue
+        if stored.targets[begin] < 0 or stored.targets[end - 1] >= n:
+            return NO_VERTEX, u, 0, 0, 0, digest
+        before, falls, wrong_weights, wrong_edges = -1, 0, 0, 0
+        for i in range(begin, end):
+            v = int(stored.targets[i])
+            falls += v < before
+            repeated += v == before
+            before = v
+            mixed = np.uint64(min(u, v)) * factors[0] + np.uint64(max(u, v)) * factors[1]
+            if stored.weights.size:
+                bits = stored.weights[i]
+                wrong_weights += bits >= _INFINITE and bits != _MINUS_ZERO
+                mixed = (mixed ^ (mixed >> np.uint64(32))) * factors[2] + bits
+            if stored.edges.size:
+                edge = stored.edges[i]
+                wrong_edges += edge < 0 or edge >= num_edges
+                mixed = (mixed ^ (mixed >> np.uint64(32))) * factors[3] + np.uint64(edge)
+            mixed = (mixed ^ (mixed >> np.uint64(32))) * factors[4]
+            mixed ^= mixed >> np.uint64(29)
+            loops += u == v
+            higher += u < v
+            digest += np.uint64(u < v) * mixed - np.uint64(u > v) * mixed
+        if falls:
+            return NOT_ASCENDING, u, 0, 0, 0, digest
+        if wrong_weights:
+            return BAD_WEIGHT, u, 0, 0, 0, digest
+        if wrong_edges:
+            return NO_EDGE, u, 0, 0, 0, digest
+    return OK, 0, loops, repeated, higher, digest

@@ -53,6 +53,7 @@ class ReadOptions:
     weighted: bool | None = None
     self_loops: SelfLoops = "drop"
     parallel: Parallel = "min"
+    verify: bool = True
 
     def __post_init__(self) -> None:
         unknown = [role for role in self.columns if role not in ROLES]

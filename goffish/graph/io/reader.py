@@ -39,6 +39,7 @@ def read(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
     progress: Progress | None = None,
+    verify: bool = True,
     **text: Any,
 ) -> Graph:
     r"""Read a graph from a file.
@@ -47,7 +48,7 @@ def read(
     ----------
     path : str or path-like
         Local file or pipe, or any fsspec URL. Compression with gzip, bzip2 or Zstandard is detected from the content.
-    format : {"auto", "edges", "metis", "mtx", "dimacs", "parquet", "arrow", "graphml", "gml"}
+    format : {"auto", "edges", "metis", "mtx", "dimacs", "parquet", "arrow", "csr", "graphml", "gml"}
         File format; "auto" uses the file suffix, then the first bytes [default: "auto"].
     directed : bool, optional
         Whether edges have a direction [default: as the file declares; edge lists are undirected].
@@ -62,6 +63,9 @@ def read(
         What to do with parallel edges; see `from_edges` [default: "min"].
     progress : callable, optional
         Called once per block with (bytes read, total bytes or None), counted as stored.
+    verify : bool, optional
+        ``False`` opens a ``.csr`` file without a look at its arcs, as it was written (`self_loops` and `parallel` do
+        not apply); only for files of your own, as a damaged one may end the process [default: True].
     **text
         Options of edge lists, listed under Other Parameters.
 
@@ -90,7 +94,8 @@ def read(
     -----
     Headers are checked against the file before memory is allocated for what they declare. A METIS file cannot declare
     more vertices or edges than its bytes can hold. Matrix Market and DIMACS files may declare isolated vertices:
-    4,194,304 in any file, and up to 128 for each edge.
+    4,194,304 in any file, and up to 128 for each edge. A ``.csr`` file is mapped into memory: changes of the arrays
+    stay in the process, and the file must not be overwritten in place while the graph is in use.
 
     Examples
     --------
@@ -104,7 +109,7 @@ def read(
     text = {**text, "comments": tuple(text.get("comments", ("#", "%")) or ())}
     given = {
         "directed": directed, "columns": dict(columns or {}), "weighted": weighted, "self_loops": self_loops,
-        "parallel": parallel,
+        "parallel": parallel, "verify": verify,
     }  # fmt: skip
     options = options_of(ReadOptions, text | given)
     if progress is not None or not in_notebook():
@@ -146,6 +151,10 @@ def _reader(format: str) -> _Reader:
         from goffish.graph.io import columnar
 
         return columnar.read_parquet if format == "parquet" else columnar.read_arrow
+    if format == "csr":
+        from goffish.graph.io.compressed_rows import read_rows_file
+
+        return read_rows_file
     if format in ("graphml", "gml"):
         from goffish.graph.io import networkx_formats
 

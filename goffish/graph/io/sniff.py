@@ -7,7 +7,7 @@ import re
 from goffish.errors import FormatError, InputError
 from goffish.graph.io.streams import Source
 
-FORMATS = ("edges", "metis", "mtx", "dimacs", "parquet", "arrow", "graphml", "gml")
+FORMATS = ("edges", "metis", "mtx", "dimacs", "parquet", "arrow", "csr", "graphml", "gml")
 
 _BY_SUFFIX = {
     **dict.fromkeys(("txt", "csv", "tsv", "edges", "edgelist", "el", "wel", "ncol", "snap", "dat", "tab"), "edges"),
@@ -16,6 +16,7 @@ _BY_SUFFIX = {
     **dict.fromkeys(("gr", "col"), "dimacs"),
     **dict.fromkeys(("parquet", "pq"), "parquet"),
     **dict.fromkeys(("arrow", "ipc", "feather"), "arrow"),
+    "csr": "csr",
     "graphml": "graphml",
     "gml": "gml",
 }
@@ -65,7 +66,7 @@ def format_of_name(name: str, wanted: str) -> str:
         raise InputError(f"format={wanted!r}: choose one of auto, {', '.join(FORMATS)}")
     format = _BY_SUFFIX.get(name_suffix(name)) if wanted == "auto" else wanted
     if format is None:
-        suffixes = ".txt, .csv, .tsv, .metis, .mtx, .parquet, .arrow, .graphml, .gml"
+        suffixes = ".txt, .csv, .tsv, .metis, .mtx, .parquet, .arrow, .csr, .graphml, .gml"
         raise InputError(f"{name}: unknown suffix; use one of {suffixes}, or set format")
     return format
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import shutil
 import stat
@@ -154,6 +155,14 @@ class Source:
                     self.progress(taken(), self.total)
                 if count < BLOCK:
                     return b"".join(pieces)
+
+    def mapped(self) -> Any:
+        """Everything as stored: a local file as a mapping of which changes stay in this process, or else its bytes."""
+        if self.local is not None and self._spool is None:
+            with _readable(self.name), self.local.open("rb") as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if self.total else b""
+        with self.raw() as raw:
+            return bytearray(raw.read())
 
     def blocks(self, *, lines: bool) -> Iterator[Block]:
         """Decompressed blocks, each ending after a whole line (`lines`) or between two words.

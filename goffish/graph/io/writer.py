@@ -39,8 +39,8 @@ def write(graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, s
         Graph in memory.
     path : str or path-like
         Local file or fsspec URL. A suffix ``.gz``, ``.bz2`` or ``.zst`` after that of the format compresses the file
-        (not for Parquet and Arrow, which have their own compression).
-    format : {"auto", "edges", "metis", "mtx", "parquet", "arrow", "graphml", "gml"}
+        (not for Parquet, Arrow and CSR).
+    format : {"auto", "edges", "metis", "mtx", "parquet", "arrow", "csr", "graphml", "gml"}
         File format; "auto" uses the file suffix [default: "auto"].
     separator : str, optional
         One ASCII character between the columns of an edge list [default: a comma for ``.csv``, otherwise a tab].
@@ -66,7 +66,7 @@ def write(graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, s
         raise InputError(f"separator={separator!r}: must be one ASCII character")
     writer = _writer(chosen, name, separator)
     with _replacing(name) as raw:
-        if chosen in ("parquet", "arrow"):
+        if chosen in ("parquet", "arrow", "csr"):
             writer(graph, raw)
             return
         with _compressed(raw, name) as file:
@@ -84,6 +84,10 @@ def _writer(format: str, name: str, separator: str | None) -> _Writer:
         from goffish.graph.io import columnar
 
         return columnar.write_parquet if format == "parquet" else columnar.write_arrow
+    if format == "csr":
+        from goffish.graph.io.compressed_rows import write_rows_file
+
+        return write_rows_file
     if format in ("graphml", "gml"):
         from goffish.graph.io import networkx_formats
 
