@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         from_pandas,
         from_polars,
         from_scipy,
+        generators,  # noqa: F401
         intersection,
         join_edges,
         join_vertices,
@@ -143,12 +144,16 @@ __all__ = [
 ]  # fmt: skip
 
 
+#: Modules under names that are shorter than theirs.
+_MODULES = {"generators": "goffish.graph.generators", "stream": "goffish.streaming"}
+
+
 def __getattr__(name: str) -> Any:
     if name == "partition":
         # The package of this name is callable: see its __init__.
         return importlib.import_module("goffish.partition")
-    if name == "stream":
-        return importlib.import_module("goffish.streaming")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME_OF:
         raise AttributeError(f"module 'goffish' has no attribute {name!r}")
     module, attribute = _HOME_OF[name]
@@ -171,4 +176,4 @@ hooks.open_series = _late("goffish.gofs.series", "open_series")
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "plot", "stream"})
+    return sorted({*__all__, *_MODULES, "plot"})

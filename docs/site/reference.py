@@ -71,6 +71,7 @@ API = {
 }  # fmt: skip
 #: Other public modules, whose names are those of ``__all__``.
 MODULES = {
+    "generators": ("Generators", "goffish.graph.generators"),
     "streams": ("Streams", "goffish.streaming"),
     "spark": ("Spark", "goffish.spark"),
     "client": ("Client of the scheduling service", "goffish.client"),

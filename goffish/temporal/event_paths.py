@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.graph.labels import as_id_column, number_labels
+from goffish.notebook import MOST_ROWS, rows_html
 from goffish.temporal import sweep_kernels as kernels
 
 Integers = NDArray[np.integer[Any]]
@@ -42,6 +43,16 @@ class TemporalPaths:
     _edges: tuple[Integers, Integers, NDArray[np.int64]]
     _edge_in: NDArray[np.int64]
     _via: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        names = self.table.column_names
+        reached = self.table.num_rows - self.table.column(1).null_count
+        return f"TemporalPaths({self.kind}: {self.table.num_rows:,} rows of {names}; reached={reached})"
+
+    def _repr_html_(self) -> str:
+        first = self.table.slice(0, MOST_ROWS)
+        rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
+        return rows_html(self.table.column_names, rows, self.table.num_rows)
 
     def path(self, vertex: int | str) -> list[tuple[Any, Any, int]]:
         """Return the edges of the best path to a vertex (of "latest-departure": from it).
