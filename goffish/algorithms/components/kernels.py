@@ -53,7 +53,7 @@ def join_all(offsets, targets, mirrored, parent):
 
 @kernel
 def join_sampled(offsets, targets, samples, parent, seen):
-    """Afforest for symmetric rows: link two neighbors of each vertex, then skip the rows of the giant tree.
+    """Afforest for symmetric rows: link the last two neighbors of each vertex, then skip the rows of the giant tree.
 
     Every edge that leaves the giant is met again from its other end, whose row is not skipped.
 
@@ -65,15 +65,12 @@ def join_sampled(offsets, targets, samples, parent, seen):
         Zeros; scratch.
     """
     n = parent.size
-    # The largest neighbor first: in descending order its root is known and final within this round.
-    for v in range(n - 1, -1, -1):
+    for v in range(n):
         parent[v] = v
-        last = offsets[v + 1] - 1
-        if last >= offsets[v] and targets[last] > v:
-            parent[v] = parent[targets[last]]
+    # In descending order trees of larger vertices are flat; two neighbors side by side are one access to memory.
     for v in range(n - 1, -1, -1):
-        if offsets[v] < offsets[v + 1]:
-            link(parent, v, targets[offsets[v]])
+        for i in range(offsets[v + 1] - 1, max(offsets[v + 1] - 2, offsets[v]) - 1, -1):
+            link(parent, v, targets[i])
     flatten(parent)
     giant, most = parent[0], 0
     step = max(n // samples, 1)
@@ -84,7 +81,7 @@ def join_sampled(offsets, targets, samples, parent, seen):
             giant, most = root, seen[root]
     for v in range(n - 1, -1, -1):
         if parent[v] != giant:
-            for i in range(offsets[v] + 1, offsets[v + 1]):
+            for i in range(offsets[v], offsets[v + 1] - 2):
                 link(parent, v, targets[i])
     flatten(parent)
 
