@@ -1,11 +1,15 @@
 """Every algorithm by name, with one typed definition of its options.
 
-Python calls, the command line and job messages are all made from these models.
+Python calls, the command line and job messages are all made from these models. Other packages add theirs through the
+entry point group ``goffish.algorithms``, by the name that users type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from goffish.algorithms.algorithm import Algorithm
@@ -17,7 +21,10 @@ from goffish.algorithms.components.api import Components, MaxValue, StrongCompon
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
+
+#: Group of the entry points: by the name of an algorithm, its class.
+GROUP = "goffish.algorithms"
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
@@ -26,6 +33,33 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         Closeness, Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
+
+
+def _of_other_packages() -> Iterator[tuple[str, type[Algorithm]]]:
+    """The algorithms of other packages; one that cannot be used is a warning, as the others can."""
+    for entry in entry_points(group=GROUP):
+        try:
+            yield entry.name, _loaded(entry)
+        except Exception as error:  # whatever the package raises
+            what = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            package = "a package" if entry.dist is None else entry.dist.name
+            warnings.warn(f"algorithm {entry.name!r} of {package} is left out: {what}", GoffishWarning, stacklevel=2)
+
+
+def _loaded(entry: EntryPoint) -> type[Algorithm]:
+    if entry.name in ALGORITHMS:
+        raise InputError("another algorithm has this name")
+    if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", entry.name):
+        raise InputError("expected a name of small letters, digits and hyphens")
+    found = entry.load()
+    if not isinstance(found, type) or not issubclass(found, Algorithm):
+        raise InputError(f"{entry.value} is not a subclass of goffish.algorithms.Algorithm")
+    if (getattr(found, "name", None), isinstance(getattr(found, "title", None), str)) != (entry.name, True):
+        raise InputError(f"{entry.value} needs name = {entry.name!r} and a title")
+    return found
+
+
+ALGORITHMS.update(_of_other_packages())
 
 
 def make(name: str, options: Mapping[str, Any]) -> Algorithm:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+#: Group of entry points: by the name of a function of networkx, one of another package that answers it.
+GROUP = "goffish.networkx"
 #: Each answered function, with what differs from networkx or is left to it.
 FUNCTIONS = {
     "all_pairs_dijkstra_path_length": "Weights must be non-negative numbers; ``weight`` must not be a function.",
@@ -43,6 +46,11 @@ FUNCTIONS = {
 }
 
 
+def functions_of_others() -> dict[str, EntryPoint]:
+    """What other packages add, by name."""
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in FUNCTIONS}
+
+
 def get_info() -> dict[str, Any]:
     """The metadata of the entry point ``networkx.backend_info``."""
     return {
@@ -51,5 +59,8 @@ def get_info() -> dict[str, Any]:
         "package": "goffish.networkx_backend",
         "url": "https://github.com/goffish/goffish",
         "short_summary": "Compiled multithreaded kernels on columnar graphs.",
-        "functions": {name: {"additional_docs": text} for name, text in FUNCTIONS.items()},
+        "functions": {
+            name: {"additional_docs": text}
+            for name, text in (FUNCTIONS | dict.fromkeys(functions_of_others(), "")).items()
+        },
     }

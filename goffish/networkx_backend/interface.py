@@ -47,6 +47,7 @@ from goffish.networkx_backend.components import (
     weakly_connected_components,
 )
 from goffish.networkx_backend.graph import BackendGraph, convert, convert_from_nx, convert_to_nx
+from goffish.networkx_backend.info import functions_of_others
 from goffish.networkx_backend.pagerank import can_rank, pagerank
 from goffish.networkx_backend.paths import (
     all_pairs_dijkstra_path_length,
@@ -115,6 +116,14 @@ _ONE_WALK = {
     "node_connected_component", "number_connected_components", "number_weakly_connected_components",
     "single_source_shortest_path_length", "weakly_connected_components",
 }  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """A function that another package adds; it is called with a `BackendGraph` in place of a graph."""
+    entry = functions_of_others().get(name)
+    if entry is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return entry.load()
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
