@@ -15,8 +15,9 @@ from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
 from goffish.cli.jobs_commands import add_jobs_commands
 from goffish.cli.options import Json, Store
 from goffish.cli.plot_commands import add_plot_commands
+from goffish.cli.program_file import is_program
 from goffish.cli.reservoir_commands import add_reservoir_commands
-from goffish.cli.run_command import add_commands
+from goffish.cli.run_command import add_commands, program_command
 from goffish.cli.serve_commands import add_serve_commands
 from goffish.cli.spot_commands import add_spot_commands
 from goffish.cli.store_commands import add_store_commands
@@ -49,7 +50,14 @@ class _Root(_Commands):
 
 
 class _Algorithms(_Commands):
+    """The algorithms, and programs in files of the user."""
+
     noun = "algorithm"
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and is_program(args[0]) and args[0] not in self.commands:
+            self.commands[args[0]] = program_command(args[0])
+        return super().resolve_command(ctx, args)
 
 
 class _Pictures(_Commands):
@@ -68,7 +76,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-runs = typer.Typer(cls=_Algorithms, help="Run an algorithm on a graph file or a store.", no_args_is_help=True)
+runs = typer.Typer(
+    cls=_Algorithms,
+    help="Run an algorithm, or a program as FILE.py:CLASS, on a graph file or a store.",
+    no_args_is_help=True,
+)
 app.add_typer(runs, name="run")
 add_commands(runs)
 add_store_commands(app)

@@ -35,6 +35,7 @@ from goffish.cli.options import (
     reading_parameters,
 )
 from goffish.cli.output import as_json, print_facts, print_json, print_result, print_stats, say
+from goffish.cli.program_file import load_program
 from goffish.errors import InputError
 from goffish.partial import local_path, output_file
 
@@ -130,6 +131,14 @@ def add_commands(app: typer.Typer) -> None:
     """Add one command for each algorithm to `app`."""
     for algorithm in ALGORITHMS.values():
         app.command(algorithm.name, help=algorithm.title)(_command(algorithm))
+
+
+def program_command(given: str) -> Any:
+    """Return the command of a program in a file."""
+    algorithm = ALGORITHMS[given] = load_program(given)  # from here on, it is one by name
+    app = typer.Typer(add_completion=False)
+    app.command(given, help=algorithm.title)(_command(algorithm))
+    return typer.main.get_command(app)
 
 
 def _command(algorithm: type[Algorithm]) -> Callable[..., None]:

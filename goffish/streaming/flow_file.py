@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -12,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import BeforeValidator, Field, model_validator
 
 from goffish.definitions import Definition, read_definition
-from goffish.errors import GoffishError, InputError
+from goffish.errors import InputError
+from goffish.modules import load_module
 from goffish.partial import local_path
 from goffish.streaming.delta import read_delta, write_delta
 from goffish.streaming.flow import Flow, KeyedStream, Loop, Stream, WindowedStream
@@ -687,44 +687,3 @@ def load_flow(given: str) -> Flow:
         found = f"it has {', '.join(flows)}; name one, as in {path}:{next(iter(flows))}" if flows else "it has none"
         raise InputError(f"{path}: must have one flow at the top level; {found}")
     return next(iter(flows.values()))
-
-
-def load_module(file: Path) -> Any:
-    """Run a Python file as a module, beside which other modules are found.
-
-    Parameters
-    ----------
-    file : Path
-
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    InputError
-        The file cannot be run; names the line.
-    """
-    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.absolute().parent))
-    sys.modules.setdefault(file.stem, module)
-    try:
-        spec.loader.exec_module(module)
-    except GoffishError as error:
-        raise type(error)(f"{file}:{_line(file, error)}: {error}") if type(error) is InputError else error from None
-    except SyntaxError as error:
-        raise InputError(f"{file}:{error.lineno}: {error.msg}") from None
-    except SystemExit as error:
-        raise InputError(f"{file}:{_line(file, error)}: ends the program; a flow file must not call exit()") from None
-    except Exception as error:
-        raise InputError(f"{file}:{_line(file, error)}: {type(error).__name__}: {error}") from None
-    return module
-
-
-def _line(file: Path, error: BaseException) -> int | None:
-    """Return the line of a file in which an error was raised."""
-    name = str(file.absolute())
-    lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == name]
-    return lines[-1] if lines else None

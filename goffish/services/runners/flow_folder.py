@@ -16,9 +16,10 @@ from typing import Any
 
 from goffish.definitions import read_definition
 from goffish.errors import InputError
+from goffish.modules import load_module
 from goffish.services.runners.folder import write_whole
 from goffish.streaming.flow import Flow
-from goffish.streaming.flow_file import FlowFile, Names, Read, Write, kind_of, load_flow, load_module, read_flow
+from goffish.streaming.flow_file import FlowFile, Names, Read, Write, kind_of, load_flow, read_flow
 from goffish.streaming.runtime.plan import Plan
 from goffish.streaming.sinks import Sink
 from goffish.streaming.sources import Position, Reader, Source
