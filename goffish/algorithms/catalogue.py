@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from goffish.algorithms.algorithm import Algorithm
-from goffish.algorithms.betweenness.api import Betweenness
+from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
 from goffish.algorithms.closeness.api import Closeness, Harmonic
 from goffish.algorithms.clustering.api import Cores, Counts, Quotient, Triangles
 from goffish.algorithms.communities.api import Louvain
@@ -30,6 +30,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
+        EdgeBetweenness,
         Closeness, Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip

@@ -80,6 +80,11 @@ def test_algorithm(shared: Place, name: str, graph: str) -> None:
         assert sum(row["arcs"] + row["remote_arcs"] for row in rows) >= 10
     elif name == "quotient":
         assert sum(row["links"] for row in rows) == 2 * body["summary"]["cut_edges"]
+    elif name == "edge-betweenness":
+        expected = nx.edge_betweenness_centrality(oracle(), normalized=False)
+        assert {frozenset((row["source"], row["target"])): row["betweenness"] for row in rows} == {
+            frozenset(ends): pytest.approx(value) for ends, value in expected.items()
+        }
     else:
         first, second = list(rows[0])[:2]
         assert {row[first]: row[second] for row in rows} == EXPECTED[name](oracle())

@@ -254,6 +254,45 @@ class Betweenness(Algorithm):
         return table, summary
 
 
+class EdgeBetweenness(Algorithm):
+    """Betweenness centrality of edges."""
+
+    name = "edge-betweenness"
+    title = "Betweenness centrality of edges, exact."
+    in_memory = True
+
+    weighted: bool | None = Field(
+        default=None, description="Use edge weights as lengths [default: if the graph has weights]."
+    )
+    normalized: bool = Field(default=False, description="Divide by the number of pairs of vertices.")
+    sources: tuple[Label, ...] | None = Field(default=None, description="Count only paths from these vertices.")
+    targets: tuple[Label, ...] | None = Field(default=None, description="Count only paths to these vertices.")
+    reductions: Reductions = Field(default="all", description="All, none, or any of leaves,blocks,order.")
+
+    def labels(self) -> list[int | str]:
+        return [*(self.sources or ()), *(self.targets or ())]
+
+    def resumes_whole(self) -> bool:
+        return True
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        return self._exact(graph, note, threads=threads)
+
+    def whole_resumable(
+        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
+    ) -> Result:
+        return self._exact(graph, note, threads=threads, checkpoint_dir=checkpoint_dir, resume=resume)
+
+    def _exact(self, graph: Graph, note: Note | None, **running: Any) -> Result:
+        from goffish.algorithms.betweenness import in_memory
+        from goffish.algorithms.timing import told_to
+
+        options = {name: getattr(self, name) for name in type(self).model_fields}
+        return in_memory.edge_result(
+            graph, in_memory.edge_betweenness(graph, **options, progress=told_to(note), **running)
+        )
+
+
 def betweenness(
     graph: AnyGraph,
     *,
@@ -374,7 +413,7 @@ def betweenness(
 
 
 def edge_betweenness(
-    graph: Graph,
+    graph: AnyGraph,
     *,
     weighted: bool | None = None,
     normalized: bool = False,
@@ -390,8 +429,8 @@ def edge_betweenness(
 
     Parameters
     ----------
-    graph : Graph
-        Graph in memory; convert a partitioned graph with `PartitionedGraph.to_graph`.
+    graph : Graph or PartitionedGraph
+        Graph to analyze; a partitioned graph is put together in memory.
     weighted : bool, optional
         Use edge weights as lengths [default: True if the graph has weights].
     normalized : bool
@@ -425,10 +464,9 @@ def edge_betweenness(
     >>> gf.edge_betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).to_dict()
     {(1, 2): 3.0, (2, 3): 4.0, (3, 4): 3.0}
     """
-    from goffish.algorithms.betweenness import in_memory
+    from goffish.algorithms.dispatch import answer
 
-    found = in_memory.edge_betweenness(
-        graph, weighted=weighted, normalized=normalized, sources=sources, targets=targets,
-        reductions=() if reductions == "none" else reductions, threads=threads,
-    )  # fmt: skip
-    return in_memory.edge_result(graph, found)
+    asked = EdgeBetweenness.checked(
+        weighted=weighted, normalized=normalized, sources=sources, targets=targets, reductions=reductions
+    )
+    return answer(asked, graph, threads=threads)
