@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from goffish import streaming as stream  # noqa: F401 (a module, as is goffish.plot)
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
     from goffish.algorithms.closeness.api import closeness, harmonic
-    from goffish.algorithms.clustering.api import core_numbers, triangles
+    from goffish.algorithms.clustering.api import clustering, core_numbers, triangles, truss_numbers
     from goffish.algorithms.communities.api import agreement, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
-    "goffish.algorithms.clustering.api": ("core_numbers", "triangles"),
+    "goffish.algorithms.clustering.api": ("clustering", "core_numbers", "triangles", "truss_numbers"),
     "goffish.algorithms.communities.api": ("agreement", "louvain", "modularity"),
     "goffish.algorithms.components.api": (
         "condensation", "connected_components", "strongly_connected_components",
@@ -134,13 +134,13 @@ __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
-    "closeness", "condensation", "connected_components", "contract", "core_numbers", "difference", "edge_betweenness",
-    "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
-    "intersection", "join_edges", "join_vertices", "landscape", "louvain", "modularity", "open", "open_series",
-    "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "relabel",
-    "run", "run_series", "sample", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
-    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "union", "verify",
-    "vertices_to_arrow", "write",
+    "closeness", "clustering", "condensation", "connected_components", "contract", "core_numbers", "difference",
+    "edge_betweenness", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
+    "from_scipy", "harmonic", "intersection", "join_edges", "join_vertices", "landscape", "louvain", "modularity",
+    "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
+    "quality", "read", "relabel", "run", "run_series", "sample", "sssp", "strongly_connected_components",
+    "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars",
+    "to_scipy", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness
 from goffish.algorithms.closeness.api import Closeness, Harmonic
-from goffish.algorithms.clustering.api import Cores, Counts, Quotient, Triangles
+from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.landscape.api import Landscape
@@ -30,7 +30,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
-        Closeness, Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
+        Closeness, Harmonic, Landscape, Triangles, Clustering, Cores, Trusses, MaxValue, HopCounts, Counts,
+        Quotient,
     )
 }  # fmt: skip
 

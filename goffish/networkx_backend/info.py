@@ -26,6 +26,7 @@ FUNCTIONS = {
     "is_connected": "",
     "is_strongly_connected": "",
     "is_weakly_connected": "",
+    "k_truss": "",
     "leiden_communities": "NetworkX has no implementation.",
     "leiden_partitions": "NetworkX has no implementation.",
     "louvain_communities": "For a given seed the partition differs from that of NetworkX, at equal average quality.",

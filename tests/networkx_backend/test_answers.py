@@ -56,6 +56,18 @@ def test_components(graph: nx.Graph) -> None:
         same(nx.node_connected_component, graph, node)
 
 
+@given(odd_graphs(), st.sampled_from([-1, 2, 3, 3.5, 4]))
+def test_trusses(graph: nx.Graph, k: float) -> None:
+    """Nodes, edges and all attributes of the subgraph."""
+    graph.add_nodes_from(list(graph)[:2], color=["red"])
+    expected, found = (told(nx.k_truss, graph, k, backend=name) for name in ("networkx", "goffish"))
+    if isinstance(expected, type):
+        assert found is expected
+        return
+    assert nx.utils.graphs_equal(found, expected) and list(found) == list(expected)
+    assert type(found) is nx.Graph
+
+
 @given(odd_graphs(), st.sampled_from([None, -1, 0, 1, 1.5, 2, float("inf"), float("nan")]))
 def test_lengths_in_edges(graph: nx.Graph, cutoff: float | None) -> None:
     for node in [*list(graph)[:3], "nobody"]:
