@@ -60,18 +60,26 @@ from goffish.networkx_backend.paths import (
     single_source_dijkstra_path_length,
     single_source_shortest_path_length,
 )
+from goffish.networkx_backend.spectral import (
+    can_iterate,
+    can_link,
+    can_walk,
+    eigenvector_centrality,
+    hits,
+    katz_centrality,
+)
 
 __all__ = [
     "BackendGraph", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "average_clustering",
     "betweenness_centrality", "betweenness_centrality_subset", "can_run", "closeness_centrality", "clustering",
     "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number", "descendants_at_distance",
-    "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "harmonic_centrality", "has_path",
-    "is_connected", "is_strongly_connected", "is_weakly_connected", "k_truss", "leiden_communities",
-    "leiden_partitions", "louvain_communities", "louvain_partitions", "modularity", "node_connected_component",
-    "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
-    "on_start_tests", "pagerank", "shortest_path_length", "should_run", "single_source_dijkstra_path_length",
-    "single_source_shortest_path_length", "strongly_connected_components", "transitivity", "triangles",
-    "weakly_connected_components",
+    "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "eigenvector_centrality",
+    "harmonic_centrality", "has_path", "hits", "is_connected", "is_strongly_connected", "is_weakly_connected",
+    "k_truss", "katz_centrality", "leiden_communities", "leiden_partitions", "louvain_communities",
+    "louvain_partitions", "modularity", "node_connected_component", "number_connected_components",
+    "number_strongly_connected_components", "number_weakly_connected_components", "on_start_tests", "pagerank",
+    "shortest_path_length", "should_run", "single_source_dijkstra_path_length", "single_source_shortest_path_length",
+    "strongly_connected_components", "transitivity", "triangles", "weakly_connected_components",
 ]  # fmt: skip
 
 #: Functions that are not answered for all arguments, and who says for which.
@@ -87,8 +95,11 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "descendants_at_distance": paths.can_reach,
     "edge_betweenness_centrality": centralities.can_sample_edges,
     "edge_betweenness_centrality_subset": centralities.can_relate_edges,
+    "eigenvector_centrality": can_iterate,
     "harmonic_centrality": centralities.can_near_some,
+    "hits": can_link,
     "k_truss": can_trim,
+    "katz_centrality": can_walk,
     "leiden_communities": communities.can_divide_connected,
     "leiden_partitions": communities.can_divide_connected_by_level,
     "louvain_communities": communities.can_divide,

@@ -24,6 +24,7 @@ OTHERS = {
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
     "change", "total", "least", "most", "clustering", "neighbors", "truss",
+    "eigenvector", "katz", "hub", "authority",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -93,6 +94,8 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "attribute": lambda labels: "height",
     "reductions": lambda labels: "leaves",
     "seed": lambda labels: 7,
+    "max_iterations": lambda labels: 500,
+    "alpha": lambda labels: 0.01,
     "time_limit": lambda labels: 1000.0,
 }
 

@@ -17,7 +17,8 @@ from tests.algorithms.test_whole_counts import EDGES, build, simple
 
 def expected(reference: nx.Graph) -> dict[tuple[int, int], int]:
     """The largest k whose k-truss holds each edge."""
-    found, k, left = {}, 2, reference
+    found: dict[tuple[int, int], int] = {}
+    k, left = 2, reference
     while left.number_of_edges():
         found |= {(min(e), max(e)): k for e in left.edges}
         k += 1
