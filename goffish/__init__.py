@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from goffish.algorithms.pagerank.api import blockrank, pagerank
     from goffish.algorithms.paths.api import bfs, sssp
     from goffish.algorithms.run import run
+    from goffish.algorithms.similarity.api import similarity
     from goffish.algorithms.spectral.api import eigenvector, hits, katz
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
@@ -108,6 +109,7 @@ _HOMES = {
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
+    "goffish.algorithms.similarity.api": ("similarity",),
     "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz"),
     "goffish.temporal.event_paths": ("temporal_paths",),
     "goffish.temporal.motifs": ("temporal_triangles",),
@@ -140,7 +142,7 @@ __all__ = [
     "edge_betweenness", "eigenvector", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas",
     "from_polars", "from_scipy", "harmonic", "hits", "intersection", "join_edges", "join_vertices", "katz", "landscape",
     "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
-    "per_subgraph", "per_vertex", "quality", "read", "relabel", "run", "run_series", "sample", "sssp",
+    "per_subgraph", "per_vertex", "quality", "read", "relabel", "run", "run_series", "sample", "similarity", "sssp",
     "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
     "to_pandas", "to_polars", "to_scipy", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip

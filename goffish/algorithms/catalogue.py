@@ -21,6 +21,7 @@ from goffish.algorithms.components.api import Components, MaxValue, StrongCompon
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
+from goffish.algorithms.similarity.api import Similarity
 from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz
 from goffish.errors import GoffishWarning, InputError
 
@@ -32,7 +33,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
         Closeness, Harmonic, Landscape, Triangles, Clustering, Cores, Trusses, MaxValue, HopCounts, Counts,
-        Quotient, Eigenvector, Katz, Hits,
+        Quotient, Eigenvector, Katz, Hits, Similarity,
     )
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ OTHERS = {
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
     "change", "total", "least", "most", "clustering", "neighbors", "truss",
-    "eigenvector", "katz", "hub", "authority",
+    "eigenvector", "katz", "hub", "authority", "similarity",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -95,6 +95,7 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "reductions": lambda labels: "leaves",
     "seed": lambda labels: 7,
     "max_iterations": lambda labels: 500,
+    "pairs": lambda labels: pa.table({"source": [labels[1], labels[4]], "target": [labels[9], labels[2]]}),
     "alpha": lambda labels: 0.01,
     "time_limit": lambda labels: 1000.0,
 }

@@ -57,6 +57,7 @@ EXPECTED: dict[str, Any] = {
     "eigenvector": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.eigenvector_centrality(g).items()},
     "katz": lambda g: {v: pytest.approx(x, abs=1e-4) for v, x in nx.katz_centrality(g, 0.25, normalized=False).items()},
     "hits": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.hits(g)[0].items()},
+    "similarity": lambda g: {(u, v): j for (a, b, j) in nx.jaccard_coefficient(g) for (u, v) in ((a, b), (b, a)) if j},
     "trusses": lambda g: {(1, 2): 3, (1, 3): 3, (2, 3): 3, (3, 4): 2, (7, 8): 2},
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "hops": lambda g: {0: 1, 1: 2, 2: 1},

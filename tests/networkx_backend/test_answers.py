@@ -251,3 +251,16 @@ def test_iterations_that_do_not_converge() -> None:
             function(graph, max_iter=1, backend="goffish")
     with pytest.raises(nx.PowerIterationFailedConvergence):
         nx.katz_centrality(graph, 0.2, backend="goffish")
+
+
+@given(odd_graphs(kinds=(nx.Graph,), loops=False), st.data())
+def test_similarities(graph: nx.Graph, data: st.DataObject) -> None:
+    ends = st.sampled_from([*graph, "nobody"] if data.draw(st.booleans()) or not graph else [*graph])
+    pairs = data.draw(st.lists(st.tuples(ends, ends), max_size=6))
+    for function in (nx.jaccard_coefficient, nx.adamic_adar_index, nx.resource_allocation_index):
+        expected, found = (told(function, graph, pairs, backend=name) for name in ("networkx", "goffish"))
+        if isinstance(expected, type):
+            assert found is expected
+            continue
+        assert [pair[:2] for pair in found] == [pair[:2] for pair in expected]
+        assert [pair[2] for pair in found] == pytest.approx([pair[2] for pair in expected])

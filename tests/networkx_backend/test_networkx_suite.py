@@ -21,7 +21,8 @@ MODULES = [
     "components.tests.test_connected", "components.tests.test_weakly_connected", "link_analysis.tests.test_pagerank",
     "link_analysis.tests.test_hits",
     "shortest_paths.tests.test_generic", "shortest_paths.tests.test_unweighted", "shortest_paths.tests.test_weighted",
-    "tests.test_cluster", "tests.test_core", "traversal.tests.test_bfs",
+    "tests.test_cluster", "tests.test_core", "tests.test_link_prediction",
+    "traversal.tests.test_bfs",
 ]  # fmt: skip
 #: They assert what one seed leads to in networkx's own Louvain, or in which order it lists the communities.
 EXCUSED = {
