@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from goffish.algorithms.run import run
     from goffish.algorithms.similarity.api import similarity
     from goffish.algorithms.spectral.api import eigenvector, hits, katz
+    from goffish.algorithms.walks.api import fastrp, random_walks
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
@@ -111,6 +112,7 @@ _HOMES = {
     "goffish.algorithms.run": ("run",),
     "goffish.algorithms.similarity.api": ("similarity",),
     "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz"),
+    "goffish.algorithms.walks.api": ("fastrp", "random_walks"),
     "goffish.temporal.event_paths": ("temporal_paths",),
     "goffish.temporal.motifs": ("temporal_triangles",),
     "goffish.temporal.api": ("run_series",),
@@ -139,12 +141,13 @@ __all__ = [
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
     "closeness", "clustering", "condensation", "connected_components", "contract", "core_numbers", "difference",
-    "edge_betweenness", "eigenvector", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas",
-    "from_polars", "from_scipy", "harmonic", "hits", "intersection", "join_edges", "join_vertices", "katz", "landscape",
-    "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
-    "per_subgraph", "per_vertex", "quality", "read", "relabel", "run", "run_series", "sample", "similarity", "sssp",
-    "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
-    "to_pandas", "to_polars", "to_scipy", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
+    "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph", "from_networkx",
+    "from_pandas", "from_polars", "from_scipy", "harmonic", "hits", "intersection", "join_edges", "join_vertices",
+    "katz", "landscape", "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor",
+    "per_remote", "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series",
+    "sample", "similarity", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow",
+    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "truss_numbers", "union", "verify",
+    "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

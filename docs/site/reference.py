@@ -41,7 +41,8 @@ API = {
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",
         ["connected_components", "strongly_connected_components", "condensation", "bfs", "sssp", "pagerank",
          "blockrank", "eigenvector", "katz", "hits", "triangles", "clustering", "core_numbers", "truss_numbers",
-         "closeness", "harmonic", "betweenness", "edge_betweenness", "similarity", "run", "Result", "RunStats"],
+         "closeness", "harmonic", "betweenness", "edge_betweenness", "similarity", "random_walks", "fastrp", "run",
+         "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",

@@ -23,6 +23,7 @@ from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
 from goffish.algorithms.similarity.api import Similarity
 from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz
+from goffish.algorithms.walks.api import FastRP, Walks
 from goffish.errors import GoffishWarning, InputError
 
 #: Group of the entry points: by the name of an algorithm, its class.
@@ -33,7 +34,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
         Closeness, Harmonic, Landscape, Triangles, Clustering, Cores, Trusses, MaxValue, HopCounts, Counts,
-        Quotient, Eigenvector, Katz, Hits, Similarity,
+        Quotient, Eigenvector, Katz, Hits, Similarity, Walks, FastRP,
     )
 }  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Similarity of vertices by their common neighbors, and random walks: candidates for links, vectors for learning."""
+"""Similarity of vertices by their common neighbors: given pairs, or the most similar ones."""
