@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from goffish.kernels.compile import kernel
-from goffish.partition.kernels import splitmix64
+from goffish.kernels.mixing import splitmix64
 
 _ONE = np.uint64(1)
 #: Proposals before a step is drawn from all neighbors: more are rarely needed unless p and q are extreme.
