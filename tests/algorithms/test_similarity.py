@@ -119,6 +119,11 @@ def test_errors(tmp_path: Path) -> None:
     ):
         with pytest.raises(gf.InputError, match=told):
             gf.similarity(graph, pairs)
-    for options, told in (({"top": 0}, "top=0"), ({"metric": "near"}, "metric='near'"), ({"threads": 0}, "threads=0")):
+    for options, told in (
+        ({"top": 0}, "top=0"),
+        ({"top": 10**30}, "top="),
+        ({"metric": "near"}, "metric='near'"),
+        ({"threads": 0}, "threads=0"),
+    ):
         with pytest.raises(gf.InputError, match=told):
             gf.similarity(graph, **options)

@@ -134,12 +134,14 @@ def test_errors() -> None:
         ({"length": 0}, "length=0"), ({"walks": 0}, "walks=0"), ({"p": 0.0}, r"p=0\.0"), ({"q": float("nan")}, "q=nan"),
         ({"q": float("inf")}, "q=inf"), ({"seed": -1}, "seed=-1"), ({"seed": 1 << 64}, "seed="),
         ({"sources": ["z"]}, "unknown vertex 'z'"), ({"weighted": True}, "the graph has no weights"),
-        ({"threads": 0}, "threads=0"),
+        ({"threads": 0}, "threads=0"), ({"walks": 1 << 31}, "walks="), ({"length": 1 << 40}, "length="),
+        ({"walks": 1 << 30, "length": 1 << 30}, "3,221,225,472 walks are too many for one array"),
     ):  # fmt: skip
         with pytest.raises(gf.InputError, match=told):
             gf.random_walks(graph, **options)
     for options, told in (
-        ({"dimension": 0}, "dimension=0"), ({"iteration_weights": []}, "iteration_weights="),
+        ({"dimension": 0}, "dimension=0"), ({"dimension": 1 << 30}, "dimension="),
+        ({"iteration_weights": []}, "iteration_weights="),
         ({"iteration_weights": [float("nan")]}, "iteration_weights="), ({"degree_exponent": 9.0}, "degree_exponent="),
         ({"weighted": True}, "the graph has no weights"),
     ):  # fmt: skip

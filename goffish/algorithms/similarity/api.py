@@ -26,7 +26,7 @@ class Similarity(Algorithm):
 
     pairs: TableFile = Field(default=None, description="Table of pairs to compare, with the columns source and target.")
     metric: Metric = Field(default="jaccard", description="Measure of similarity.")
-    top: int = Field(default=10, ge=1, description="Number of pairs to return, without pairs.")
+    top: int = Field(default=10, ge=1, lt=1 << 62, description="Number of pairs to return, without pairs.")
     each: bool = Field(default=True, description="Return the top pairs of each vertex, not of the whole graph.")
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:

@@ -34,8 +34,8 @@ class Walks(_Sampled):
     name = "walks"
     title = "Random walks along arcs: uniform, by weight, or biased (node2vec)."
 
-    length: int = Field(default=80, ge=1, description="Steps of each walk.")
-    walks: int = Field(default=10, ge=1, description="Walks from each source.")
+    length: int = Field(default=80, ge=1, le=1 << 30, description="Steps of each walk.")
+    walks: int = Field(default=10, ge=1, le=1 << 30, description="Walks from each source.")
     sources: tuple[Label, ...] | None = Field(default=None, description="Where walks begin [default: all vertices].")
     weighted: bool = Field(default=False, description="Follow arcs with probabilities proportional to their weights.")
     p: float = Field(default=1.0, ge=1e-9, le=1e9, description="Return parameter: steps back count 1 / p.")
@@ -57,7 +57,7 @@ class FastRP(_Sampled):
     name = "fastrp"
     title = "Vectors of vertices by random projection (FastRP), for learning."
 
-    dimension: int = Field(default=128, ge=1, description="Length of the vectors.")
+    dimension: int = Field(default=128, ge=1, le=1 << 20, description="Length of the vectors.")
     iteration_weights: tuple[Annotated[float, Field(allow_inf_nan=False, ge=-1e6, le=1e6)], ...] = Field(
         default=(0.0, 1.0, 1.0), min_length=1,
         description="What the projection, its means over neighbors, over their neighbors, and so on count.",
@@ -85,9 +85,9 @@ def random_walks(
     graph : Graph or PartitionedGraph
         Graph to walk on; a partitioned graph is put together in memory. An undirected edge counts as two arcs.
     length : int
-        Number of steps, at least 1 [default: 80].
+        Number of steps, from 1 to 2^30 [default: 80].
     walks : int
-        Number of walks from each source, at least 1 [default: 10].
+        Number of walks from each source, from 1 to 2^30 [default: 10].
     sources : sequence of int or str, optional
         Labels of the vertices where walks begin [default: all vertices].
     weighted : bool
@@ -151,7 +151,7 @@ def fastrp(
     graph : Graph or PartitionedGraph
         Graph to embed; a partitioned graph is put together in memory. In directed graphs, means are over out-neighbors.
     dimension : int
-        Length of the vectors, at least 1 [default: 128].
+        Length of the vectors, from 1 to 2^20 [default: 128].
     iteration_weights : sequence of float
         Factors of the random projection, of its means over neighbors, of the means of these, and so on, from -1e6 to
         1e6 [default: (0, 1, 1)].

@@ -20,6 +20,8 @@ from goffish.kernels.csr import NO_WEIGHTS
 
 #: Steps of one task: Ctrl-C takes effect between two tasks.
 STEPS = 1 << 19
+#: Entries that no machine holds; arrays of up to as many fail for lack of memory, not for a number that is too large.
+_MOST = 1 << 50
 
 
 def walks_of(
@@ -29,6 +31,8 @@ def walks_of(
     """The array of `goffish.random_walks`."""
     weights, workers = _weights(graph, weighted), thread_count(threads)
     starts = np.arange(graph.num_vertices) if sources is None else graph.find(list(sources))
+    if starts.size * walks * (length + 1) >= _MOST:
+        raise InputError(f"walks={walks}, length={length}: {starts.size * walks:,} walks are too many for one array")
     out = np.empty((starts.size * walks, length + 1), graph.targets.dtype)
     sums = np.empty_like(weights)
     if weights.size:
