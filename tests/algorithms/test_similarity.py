@@ -65,7 +65,7 @@ def test_pairs_and_best_pairs(
     assert whole.summary == {"pairs": len(once), "largest": -min(once)[0] if once else 0.0}
 
 
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", [np.int32, pytest.param(np.int64, marks=pytest.mark.slow)])
 def test_hubs_and_many_tasks(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are looked up in longer ones; buffers pass from task to task; any number of threads."""
     monkeypatch.setattr(in_memory, "STEPS", 1 << 9)

@@ -40,7 +40,7 @@ def test_trusses_equal_networkx(case: tuple[int, list[tuple[int, int]]], directe
     assert result.summary == {"largest": largest, "innermost": values.count(largest)}
 
 
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", [np.int32, pytest.param(np.int64, marks=pytest.mark.slow)])
 def test_larger_graphs_on_any_number_of_threads(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hubs, many levels and many tasks; every number is the same on any number of threads."""
     rng = np.random.default_rng(3)
