@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from goffish import streaming as stream  # noqa: F401 (a module, as is goffish.plot)
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
     from goffish.algorithms.closeness.api import closeness, harmonic
-    from goffish.algorithms.clustering.api import core_numbers, triangles
+    from goffish.algorithms.clustering.api import clustering, core_numbers, triangles, truss_numbers
     from goffish.algorithms.communities.api import agreement, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from goffish.algorithms.pagerank.api import blockrank, pagerank
     from goffish.algorithms.paths.api import bfs, sssp
     from goffish.algorithms.run import run
+    from goffish.algorithms.similarity.api import similarity
+    from goffish.algorithms.spectral.api import eigenvector, hits, katz
+    from goffish.algorithms.walks.api import fastrp, random_walks
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
@@ -96,7 +99,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
-    "goffish.algorithms.clustering.api": ("core_numbers", "triangles"),
+    "goffish.algorithms.clustering.api": ("clustering", "core_numbers", "triangles", "truss_numbers"),
     "goffish.algorithms.communities.api": ("agreement", "louvain", "modularity"),
     "goffish.algorithms.components.api": (
         "condensation", "connected_components", "strongly_connected_components",
@@ -107,6 +110,9 @@ _HOMES = {
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
+    "goffish.algorithms.similarity.api": ("similarity",),
+    "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz"),
+    "goffish.algorithms.walks.api": ("fastrp", "random_walks"),
     "goffish.temporal.event_paths": ("temporal_paths",),
     "goffish.temporal.motifs": ("temporal_triangles",),
     "goffish.temporal.api": ("run_series",),
@@ -134,12 +140,13 @@ __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
-    "closeness", "condensation", "connected_components", "contract", "core_numbers", "difference", "edge_betweenness",
-    "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
-    "intersection", "join_edges", "join_vertices", "landscape", "louvain", "modularity", "open", "open_series",
-    "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "relabel",
-    "run", "run_series", "sample", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
-    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "union", "verify",
+    "closeness", "clustering", "condensation", "connected_components", "contract", "core_numbers", "difference",
+    "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph", "from_networkx",
+    "from_pandas", "from_polars", "from_scipy", "harmonic", "hits", "intersection", "join_edges", "join_vertices",
+    "katz", "landscape", "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor",
+    "per_remote", "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series",
+    "sample", "similarity", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow",
+    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "truss_numbers", "union", "verify",
     "vertices_to_arrow", "write",
 ]  # fmt: skip
 

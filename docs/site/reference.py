@@ -40,7 +40,8 @@ API = {
     "algorithms": (
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",
         ["connected_components", "strongly_connected_components", "condensation", "bfs", "sssp", "pagerank",
-         "blockrank", "triangles", "core_numbers", "closeness", "harmonic", "betweenness", "edge_betweenness", "run",
+         "blockrank", "eigenvector", "katz", "hits", "triangles", "clustering", "core_numbers", "truss_numbers",
+         "closeness", "harmonic", "betweenness", "edge_betweenness", "similarity", "random_walks", "fastrp", "run",
          "Result", "RunStats"],
     ),
     "communities": (

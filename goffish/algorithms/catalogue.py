@@ -15,12 +15,15 @@ from typing import Any
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
 from goffish.algorithms.closeness.api import Closeness, Harmonic
-from goffish.algorithms.clustering.api import Cores, Counts, Quotient, Triangles
+from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
+from goffish.algorithms.similarity.api import Similarity
+from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz
+from goffish.algorithms.walks.api import FastRP, Walks
 from goffish.errors import GoffishWarning, InputError
 
 #: Group of the entry points: by the name of an algorithm, its class.
@@ -30,8 +33,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
-        EdgeBetweenness,
-        Closeness, Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
+        EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering, Cores, Trusses,
+        Similarity, Walks, FastRP, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

@@ -1,14 +1,15 @@
-"""Triangles, what follows from them, and cores, as networkx asks for them."""
+"""Triangles, what follows from them, cores and trusses, as networkx asks for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.networkx_backend.graph import BackendGraph
+from goffish.networkx_backend.graph import BackendGraph, convert_to_nx, is_real
 
 Verdict = bool | str
 
@@ -50,6 +51,39 @@ def core_number(G: BackendGraph) -> dict[Any, int]:
     from goffish.algorithms.clustering.in_memory import cores_of
 
     return dict(zip(G.nodes, cores_of(G.plain)[0].tolist(), strict=True))
+
+
+def k_truss(G: BackendGraph, k: int) -> Any:
+    """As `networkx.k_truss`, a NetworkX graph; a self-loop raises `networkx.NetworkXNotImplemented`."""
+    if (G.src == G.dst).any():
+        import networkx as nx
+
+        raise nx.NetworkXNotImplemented("Input graph has self loops: remove them first, a truss has none")
+    from goffish.algorithms.clustering.trusses import trusses_of
+
+    ends, truss = trusses_of(G.plain)
+    source, target = ends.astype(np.int64)
+    row = np.searchsorted(source * len(G) + target, G.src * len(G) + G.dst)
+    kept = truss[row] >= k
+    src, dst = G.src[kept], G.dst[kept]
+    stays = np.zeros(len(G), np.bool_)
+    stays[src] = stays[dst] = True
+    number = np.cumsum(stays) - 1
+    edges, nodes = kept.tolist(), stays.tolist()
+    return convert_to_nx(
+        BackendGraph(
+            list(compress(G.nodes, nodes)), number[src], number[dst], directed=False, multigraph=False,
+            columns={name: list(compress(values, edges)) for name, values in G.columns.items()},
+            edge_dicts=None if G.edge_dicts is None else list(compress(G.edge_dicts, edges)),
+            node_dicts=None if G.node_dicts is None else list(compress(G.node_dicts, nodes)),
+            graph=G.graph,
+        )
+    )  # fmt: skip
+
+
+def can_trim(G: Any, k: Any) -> Verdict:
+    """Whether trusses are answered."""
+    return is_real(k) or "k that is not a number"
 
 
 def can_count(G: Any, nodes: Any = None) -> Verdict:

@@ -9,6 +9,7 @@ from typing import Any
 GROUP = "goffish.networkx"
 #: Each answered function, with what differs from networkx or is left to it.
 FUNCTIONS = {
+    "adamic_adar_index": "Graphs without self-loops, with ``ebunch``.",
     "all_pairs_dijkstra_path_length": "Weights must be non-negative numbers; ``weight`` must not be a function.",
     "all_pairs_shortest_path_length": "",
     "average_clustering": "Undirected simple graphs without ``weight``.",
@@ -21,11 +22,16 @@ FUNCTIONS = {
     "descendants_at_distance": "",
     "edge_betweenness_centrality": "Weights must be positive numbers; ``weight`` must not be a function.",
     "edge_betweenness_centrality_subset": "All nodes must be targets, weights positive numbers.",
+    "eigenvector_centrality": "No ``nstart``. The relative residual is at most ``min(tol, 1e-9)``.",
     "harmonic_centrality": "Distances must be non-negative numbers; ``distance`` must not be a function.",
     "has_path": "",
+    "hits": "No ``nstart``. The relative residual is at most ``min(tol, 1e-9)``.",
     "is_connected": "",
     "is_strongly_connected": "",
     "is_weakly_connected": "",
+    "jaccard_coefficient": "Graphs without self-loops, with ``ebunch``.",
+    "k_truss": "",
+    "katz_centrality": "No ``nstart``; ``alpha`` and ``beta`` must be positive numbers.",
     "leiden_communities": "NetworkX has no implementation.",
     "leiden_partitions": "NetworkX has no implementation.",
     "louvain_communities": "For a given seed the partition differs from that of NetworkX, at equal average quality.",
@@ -36,6 +42,7 @@ FUNCTIONS = {
     "number_strongly_connected_components": "",
     "number_weakly_connected_components": "",
     "pagerank": "No ``nstart``, ``dangling``. The L1 error is at most ``min(n * tol, 1e-6)`` if `max_iter` is enough.",
+    "resource_allocation_index": "Graphs without self-loops, with ``ebunch``.",
     "shortest_path_length": "Weights must be non-negative numbers; method ``dijkstra``.",
     "single_source_dijkstra_path_length": "Weights must be non-negative numbers; ``weight`` must not be a function.",
     "single_source_shortest_path_length": "",

@@ -22,8 +22,10 @@ from goffish.networkx_backend.clustering import (
     can_count,
     can_peel,
     can_relate,
+    can_trim,
     clustering,
     core_number,
+    k_truss,
     transitivity,
     triangles,
 )
@@ -58,22 +60,38 @@ from goffish.networkx_backend.paths import (
     single_source_dijkstra_path_length,
     single_source_shortest_path_length,
 )
+from goffish.networkx_backend.similarity import (
+    adamic_adar_index,
+    can_compare,
+    jaccard_coefficient,
+    resource_allocation_index,
+)
+from goffish.networkx_backend.spectral import (
+    can_iterate,
+    can_link,
+    can_walk,
+    eigenvector_centrality,
+    hits,
+    katz_centrality,
+)
 
 __all__ = [
-    "BackendGraph", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "average_clustering",
-    "betweenness_centrality", "betweenness_centrality_subset", "can_run", "closeness_centrality", "clustering",
-    "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number", "descendants_at_distance",
-    "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "harmonic_centrality", "has_path",
-    "is_connected", "is_strongly_connected", "is_weakly_connected", "leiden_communities", "leiden_partitions",
-    "louvain_communities", "louvain_partitions", "modularity", "node_connected_component",
+    "BackendGraph", "adamic_adar_index", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
+    "average_clustering", "betweenness_centrality", "betweenness_centrality_subset", "can_run", "closeness_centrality",
+    "clustering", "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number",
+    "descendants_at_distance", "edge_betweenness_centrality", "edge_betweenness_centrality_subset",
+    "eigenvector_centrality", "harmonic_centrality", "has_path", "hits", "is_connected", "is_strongly_connected",
+    "is_weakly_connected", "jaccard_coefficient", "k_truss", "katz_centrality", "leiden_communities",
+    "leiden_partitions", "louvain_communities", "louvain_partitions", "modularity", "node_connected_component",
     "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
-    "on_start_tests", "pagerank", "shortest_path_length", "should_run", "single_source_dijkstra_path_length",
-    "single_source_shortest_path_length", "strongly_connected_components", "transitivity", "triangles",
-    "weakly_connected_components",
+    "on_start_tests", "pagerank", "resource_allocation_index", "shortest_path_length", "should_run",
+    "single_source_dijkstra_path_length", "single_source_shortest_path_length", "strongly_connected_components",
+    "transitivity", "triangles", "weakly_connected_components",
 ]  # fmt: skip
 
 #: Functions that are not answered for all arguments, and who says for which.
 _CHECKS: dict[str, Callable[..., bool | str]] = {
+    "adamic_adar_index": can_compare,
     "all_pairs_dijkstra_path_length": paths.can_measure_all,
     "all_pairs_shortest_path_length": paths.can_search_all,
     "average_clustering": can_average,
@@ -85,13 +103,19 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "descendants_at_distance": paths.can_reach,
     "edge_betweenness_centrality": centralities.can_sample_edges,
     "edge_betweenness_centrality_subset": centralities.can_relate_edges,
+    "eigenvector_centrality": can_iterate,
     "harmonic_centrality": centralities.can_near_some,
+    "hits": can_link,
+    "jaccard_coefficient": can_compare,
+    "k_truss": can_trim,
+    "katz_centrality": can_walk,
     "leiden_communities": communities.can_divide_connected,
     "leiden_partitions": communities.can_divide_connected_by_level,
     "louvain_communities": communities.can_divide,
     "louvain_partitions": communities.can_divide_by_level,
     "modularity": communities.can_assess,
     "pagerank": can_rank,
+    "resource_allocation_index": can_compare,
     "shortest_path_length": paths.can_choose,
     "single_source_dijkstra_path_length": paths.can_measure,
     "single_source_shortest_path_length": paths.can_search,
@@ -102,10 +126,13 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
 _SMALL = 200
 #: Arguments behind the graph that decide whether a call is short.
 _ARGUMENTS = {
+    "adamic_adar_index": ("ebunch",),
     "average_clustering": ("nodes",),
     "closeness_centrality": ("u",),
     "clustering": ("nodes",),
     "harmonic_centrality": ("nbunch", "distance", "sources"),
+    "jaccard_coefficient": ("ebunch",),
+    "resource_allocation_index": ("ebunch",),
     "shortest_path_length": ("source", "target", "weight"),
     "single_source_dijkstra_path_length": ("source", "cutoff"),
     "triangles": ("nodes",),
@@ -157,6 +184,9 @@ def _is_short(name: str, graph: Any, options: dict[str, Any]) -> bool:
     """Whether the options leave networkx little to look at."""
     if name in ("triangles", "clustering", "average_clustering"):
         return asks_for_few(graph, options.get("nodes"))
+    if name in ("adamic_adar_index", "jaccard_coefficient", "resource_allocation_index"):
+        pairs = options.get("ebunch")
+        return pairs is not None and len(pairs) < len(graph)
     if name == "closeness_centrality":
         return options.get("u") is not None
     if name == "harmonic_centrality":

@@ -23,7 +23,8 @@ OTHERS = {
     "distance", "hops", "vertices", "rank", "local_rank", "block_rank", "community", "betweenness", "closeness",
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
-    "change", "total", "least", "most",
+    "change", "total", "least", "most", "clustering", "neighbors", "truss",
+    "eigenvector", "katz", "hub", "authority", "similarity", "walk", "step", *(f"x{at}" for at in range(128)),
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -93,6 +94,10 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "attribute": lambda labels: "height",
     "reductions": lambda labels: "leaves",
     "seed": lambda labels: 7,
+    "max_iterations": lambda labels: 500,
+    "pairs": lambda labels: pa.table({"source": [labels[1], labels[4]], "target": [labels[9], labels[2]]}),
+    "iteration_weights": lambda labels: (0.5, 1.0),
+    "alpha": lambda labels: 0.01,
     "time_limit": lambda labels: 1000.0,
 }
 

@@ -45,6 +45,10 @@ def test_triangles_equal_networkx(case, directed, threads):
     expected = simple(n, edges)
     assert result.to_dict() == nx.triangles(expected)
     assert result.summary["total"] == sum(nx.triangles(expected).values()) // 3
+    local = gf.clustering(build(n, edges, directed), threads=threads)
+    assert local.to_dict() == pytest.approx(nx.clustering(expected))
+    assert (local.to_dict("triangles"), local.to_dict("neighbors")) == (nx.triangles(expected), dict(expected.degree))
+    assert local.summary == result.summary
     assert result.summary["average_clustering"] == pytest.approx(nx.average_clustering(expected))
     assert result.summary["transitivity"] == pytest.approx(nx.transitivity(expected))
 
@@ -94,7 +98,7 @@ def test_labels_and_graphs_without_edges():
 
 def test_triangles_in_many_small_tasks(monkeypatch):
     """Ctrl-C is heard between two tasks; buffers pass from one to the next."""
-    monkeypatch.setattr(whole, "_STEPS", 5)
+    monkeypatch.setattr(whole, "STEPS", 5)
     edges = nx.powerlaw_cluster_graph(60, 4, 0.6, seed=2)
     src, dst = np.array(edges.edges).T
     for threads in (1, 3):
@@ -119,7 +123,7 @@ def heard() -> Iterator[threading.Event]:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_interrupt_ends_triangles_at_the_next_task(threads, monkeypatch, heard):
     """Fails when the work is a task per thread, or the other threads go on to the end."""
-    monkeypatch.setattr(whole, "_STEPS", 1 << 8)
+    monkeypatch.setattr(whole, "STEPS", 1 << 8)
     graph = gf.from_networkx(nx.gnm_random_graph(3000, 30_000, seed=1))
     begun: list[int] = []
     count = whole.kernels.count_triangles
@@ -191,4 +195,8 @@ def test_directed_stores_are_seen_as_undirected(tmp_path, units):
     gf.partition(from_edges(src, dst, labels=np.arange(30), directed=True), 3, "range").save(tmp_path / "store")
     store, undirected = gf.open(tmp_path / "store"), nx.Graph(edges)
     assert gf.run("triangles", store, units=units).to_dict() == nx.triangles(undirected)
+    found = gf.run("clustering", store, units=units)
+    assert found.to_dict() == gf.clustering(from_edges(src, dst, labels=np.arange(30))).to_dict()
+    assert found.summary["average_clustering"] == pytest.approx(nx.average_clustering(undirected))
+    assert found.summary["transitivity"] == pytest.approx(nx.transitivity(undirected))
     assert gf.run("cores", store, units=units).to_dict() == nx.core_number(undirected)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goffish.algorithms import rows
 from goffish.algorithms.pagerank import in_memory as whole
 from goffish.algorithms.pagerank.in_memory import pagerank, rank_of
 from goffish.errors import InputError
@@ -85,7 +86,7 @@ def random_graph(directed: bool, n: int = 3000, m: int = 12_000) -> Graph:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_same_bits_for_every_number_of_threads(directed, weighted, monkeypatch):
     """Fails when a sum depends on which thread did what; small ranges make many tasks of a small graph."""
-    monkeypatch.setattr(whole, "_CHUNK", 500)
+    monkeypatch.setattr(rows, "CHUNK", 500)
     monkeypatch.setattr(whole, "_BLOCK", 1500)
     graph = random_graph(directed)
     first, *others = (rank_of(graph, threads=t, weighted=weighted) for t in (1, 2, 3, 5))
@@ -100,7 +101,7 @@ def test_blocks_keep_the_promise(directed, monkeypatch):
     graph = random_graph(directed, 400, 1500)
     expected = exact(graph, 0.85, True, False, np.full(400, 1 / 400))
     for work in (50, 300, 10_000):
-        monkeypatch.setattr(whole, "_CHUNK", work)
+        monkeypatch.setattr(rows, "CHUNK", work)
         monkeypatch.setattr(whole, "_BLOCK", work)
         ranks = rank_of(graph, tolerance=1e-8)
         assert np.abs(ranks.rank - expected).sum() <= ranks.error_bound <= 1e-8

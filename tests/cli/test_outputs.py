@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -52,7 +53,13 @@ EXPECTED: dict[str, Any] = {
     "closeness": lambda g: {v: pytest.approx(c) for v, c in nx.closeness_centrality(g).items()},
     "harmonic": lambda g: {v: pytest.approx(h) for v, h in nx.harmonic_centrality(g).items()},
     "triangles": nx.triangles,
+    "clustering": lambda g: {v: pytest.approx(c) for v, c in nx.clustering(g).items()},
     "cores": nx.core_number,
+    "eigenvector": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.eigenvector_centrality(g).items()},
+    "katz": lambda g: {v: pytest.approx(x, abs=1e-4) for v, x in nx.katz_centrality(g, 0.25, normalized=False).items()},
+    "hits": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.hits(g)[0].items()},
+    "similarity": lambda g: {(u, v): j for (a, b, j) in nx.jaccard_coefficient(g) for (u, v) in ((a, b), (b, a)) if j},
+    "trusses": lambda g: {(1, 2): 3, (1, 3): 3, (2, 3): 3, (3, 4): 2, (7, 8): 2},
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "hops": lambda g: {0: 1, 1: 2, 2: 1},
 }
@@ -63,6 +70,9 @@ EXPECTED: dict[str, Any] = {
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
     source = ("--source", "1") if name in FROM else ()
     body = shared("run", name, graph, *source, "--json").json
+    if name in ("walks", "fastrp"):
+        check_samples(name, body)
+        return
     if name == "landscape":
         told = {row["vertex"]: row["betweenness"] for row in body["rows"] if row["level"] == 1}
         assert told == EXPECTED["betweenness"](oracle())
@@ -86,8 +96,23 @@ def test_algorithm(shared: Place, name: str, graph: str) -> None:
             frozenset(ends): pytest.approx(value) for ends, value in expected.items()
         }
     else:
-        first, second = list(rows[0])[:2]
-        assert {row[first]: row[second] for row in rows} == EXPECTED[name](oracle())
+        first, second, *more = list(rows[0])
+        pairs = (first, second) == ("source", "target")
+        found = {(row[first], row[second]) if pairs else row[first]: row[more[0] if pairs else second] for row in rows}
+        assert found == EXPECTED[name](oracle())
+
+
+def check_samples(name: str, body: dict[str, Any]) -> None:
+    rows, near = body["rows"], oracle()
+    if name == "fastrp":
+        vectors = {row["vertex"]: [row[f"x{at}"] for at in range(128)] for row in rows}
+        assert set(vectors) == set(near)
+        assert vectors[1] != vectors[7] and any(vectors[1])
+        return
+    assert body["summary"] == {"walks": 60, "steps": 4800} and len(rows) == 60 * 81
+    for row, after in pairwise(rows):
+        if row["walk"] == after["walk"]:
+            assert after["step"] == row["step"] + 1 and near.has_edge(row["vertex"], after["vertex"])
 
 
 def needs_engine(name: str) -> bool:

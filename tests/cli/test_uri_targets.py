@@ -82,6 +82,7 @@ URIS = {
 SUFFIXES = {"stats_file": ".json", "html": ".html", "plot": ".png", "plot_job": ".png"}
 #: Parameters of public functions that are paths to read, or whose work is done by another function of this list.
 READS = """
+    Algorithm.whole_resumable:checkpoint_dir
     AsyncClient.__init__:authority AsyncClient.__init__:certificate AsyncClient.__init__:key AsyncClient.upload:path
     Connection.__init__:authority Connection.__init__:certificate Connection.__init__:key Client.upload:path
     catalogue:path dataflow:path FormatError.__init__:path open_store:path as_series:given open_series:path

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +55,18 @@ def test_components(graph: nx.Graph) -> None:
     same(nx.is_weakly_connected if not weak else nx.is_connected, graph)  # both say NetworkXNotImplemented
     for node in [*graph, "nobody"]:
         same(nx.node_connected_component, graph, node)
+
+
+@given(odd_graphs(), st.sampled_from([-1, 2, 3, 3.5, 4]))
+def test_trusses(graph: nx.Graph, k: float) -> None:
+    """Nodes, edges and all attributes of the subgraph."""
+    graph.add_nodes_from(list(graph)[:2], color=["red"])
+    expected, found = (told(nx.k_truss, graph, k, backend=name) for name in ("networkx", "goffish"))
+    if isinstance(expected, type):
+        assert found is expected
+        return
+    assert nx.utils.graphs_equal(found, expected) and list(found) == list(expected)
+    assert type(found) is nx.Graph
 
 
 @given(odd_graphs(), st.sampled_from([None, -1, 0, 1, 1.5, 2, float("inf"), float("nan")]))
@@ -201,3 +214,53 @@ def test_views(graph: nx.Graph, data: st.DataObject) -> None:
         same(getattr(nx, f"{weak}connected_components"), view)
         same(nx.all_pairs_dijkstra_path_length, view, typed=False)
         assert convert(view).number_of_edges() == view.number_of_edges()
+
+
+@given(odd_graphs(kinds=SIMPLE, weights=("none", "positive")), st.sampled_from([None, "weight"]))
+def test_eigenvectors_and_walks(graph: nx.Graph, weight: str | None) -> None:
+    """Dense eigenvectors are the oracle: networkx may stop early, or begin at random."""
+    if not graph:
+        same(nx.eigenvector_centrality, graph)
+        same(nx.katz_centrality, graph)
+        return
+    matrix = nx.to_numpy_array(graph, weight=weight).T
+    katz = nx.katz_centrality(graph, 0.01, 2.0, normalized=False, weight=weight, backend="goffish")
+    exact = np.linalg.solve(np.eye(len(graph)) - 0.01 * matrix, np.full(len(graph), 2.0))
+    assert list(katz) == list(graph) and list(katz.values()) == pytest.approx(exact.tolist(), rel=2e-9)
+    unit = nx.katz_centrality(graph, 0.01, weight=weight, backend="goffish")
+    assert list(unit.values()) == pytest.approx((exact / np.linalg.norm(exact)).tolist())
+    if graph.number_of_edges() and not graph.is_directed():
+        found = nx.eigenvector_centrality(graph, 1000, weight=weight, backend="goffish")
+        x = np.array([found[v] for v in graph])
+        largest = float(np.linalg.eigvalsh(matrix)[-1])
+        assert np.linalg.norm(matrix @ x - largest * x) < 1e-8 * largest and x.min() >= 0
+    if graph.number_of_edges() and len(graph) > 1:
+        hubs, authorities = nx.hits(graph, 1000, backend="goffish")
+        h, a = (np.array([values[v] for v in graph]) for values in (hubs, authorities))
+        weights = nx.to_numpy_array(graph)
+        square = weights.T @ weights
+        assert h.sum() == pytest.approx(1) and a.sum() == pytest.approx(1)
+        assert square @ a == pytest.approx(np.linalg.eigvalsh(square)[-1] * a, abs=1e-6)
+        assert h == pytest.approx(weights @ a / (weights @ a).sum())
+
+
+def test_iterations_that_do_not_converge() -> None:
+    graph = nx.karate_club_graph()
+    for function in (nx.eigenvector_centrality, nx.katz_centrality):
+        with pytest.raises(nx.PowerIterationFailedConvergence):
+            function(graph, max_iter=1, backend="goffish")
+    with pytest.raises(nx.PowerIterationFailedConvergence):
+        nx.katz_centrality(graph, 0.2, backend="goffish")
+
+
+@given(odd_graphs(kinds=(nx.Graph,), loops=False), st.data())
+def test_similarities(graph: nx.Graph, data: st.DataObject) -> None:
+    ends = st.sampled_from([*graph, "nobody"] if data.draw(st.booleans()) or not graph else [*graph])
+    pairs = data.draw(st.lists(st.tuples(ends, ends), max_size=6))
+    for function in (nx.jaccard_coefficient, nx.adamic_adar_index, nx.resource_allocation_index):
+        expected, found = (told(function, graph, pairs, backend=name) for name in ("networkx", "goffish"))
+        if isinstance(expected, type):
+            assert found is expected
+            continue
+        assert [pair[:2] for pair in found] == [pair[:2] for pair in expected]
+        assert [pair[2] for pair in found] == pytest.approx([pair[2] for pair in expected])

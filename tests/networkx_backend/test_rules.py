@@ -32,6 +32,11 @@ DECLINED: list[tuple[Callable[..., Any], nx.Graph, dict[str, Any]]] = [
     (nx.pagerank, DIRECTED, {"dangling": {0: 1}}),
     (nx.pagerank, KARATE, {"personalization": {0: 3, 1: -1}}),
     (nx.pagerank, MULTI, {"alpha": -0.5}),
+    (nx.eigenvector_centrality, KARATE, {"nstart": dict.fromkeys(KARATE, 1)}),
+    (nx.eigenvector_centrality, KARATE, {"weight": by_length, "max_iter": 1000}),
+    (nx.katz_centrality, KARATE, {"beta": dict.fromkeys(KARATE, 1)}),
+    (nx.katz_centrality, DIRECTED, {"alpha": -0.01}),
+    (nx.jaccard_coefficient, KARATE, {}),
     (nx.triangles, MULTI, {}),
     (nx.triangles, KARATE, {"nodes": iter([0, 1])}),
     (nx.clustering, DIRECTED, {}),
@@ -82,6 +87,12 @@ def test_declined_by_what_the_edges_hold(weight: Any) -> None:
     for function in (nx.pagerank, LOUVAIN):
         with pytest.raises(NotImplementedError):
             function(graph, backend="goffish")
+
+
+def test_declined_by_self_loops() -> None:
+    graph = nx.Graph([(0, 0), (0, 1), (2, 1)])
+    with pytest.raises(NotImplementedError):
+        nx.adamic_adar_index(graph, [(0, 2)], backend="goffish")
 
 
 @pytest.mark.parametrize("weight", [1e308, 10**400], ids=["sum", "number"])

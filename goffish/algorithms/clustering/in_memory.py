@@ -17,7 +17,7 @@ from goffish.threads import interruptible
 
 _Numbers = NDArray[np.integer[Any]]
 #: Steps of one task, less than 0.1 s where each misses the caches: Ctrl-C takes effect between two tasks.
-_STEPS = 1 << 20
+STEPS = 1 << 20
 
 
 def triangles_of(graph: Graph, *, threads: int | None = None) -> tuple[NDArray[np.int64], _Numbers]:
@@ -31,7 +31,7 @@ def triangles_of(graph: Graph, *, threads: int | None = None) -> tuple[NDArray[n
     work = np.zeros_like(offsets)
     kernels.intersection_work(offsets, targets, work)
     # Whole numbers add up exactly, so it does not matter which thread counts which range.
-    bounds = balanced_rows(work, max(workers, int(work[-1]) // _STEPS))
+    bounds = balanced_rows(work, max(workers, int(work[-1]) // STEPS))
     partial = np.zeros((workers, degree.size), np.int64)
     free = [(np.full(degree.size, -1, targets.dtype), partial[i]) for i in range(workers)]
 
@@ -67,18 +67,29 @@ def triangles(graph: Graph, *, threads: int | None = None) -> Result:
 
 def triangles_result(labels: pa.Array, count: NDArray[np.int64], degree: _Numbers) -> Result:
     """The result of `triangles` for numbers of triangles and of distinct neighbors."""
+    table = pa.table({"vertex": labels, "triangles": pa.array(count)})
+    return Result("triangles", table, coefficients(count, degree)[1])
+
+
+def clustering_result(labels: pa.Array, count: NDArray[np.int64], degree: _Numbers) -> Result:
+    """The result of `clustering` for numbers of triangles and of distinct neighbors."""
+    local, summary = coefficients(count, degree)
+    columns = {"vertex": labels, "clustering": local, "triangles": count, "neighbors": degree.astype(np.int64)}
+    return Result("clustering", pa.table(columns), summary)
+
+
+def coefficients(count: NDArray[np.int64], degree: _Numbers) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Local clustering coefficients, shape (n,), and what follows for the graph."""
     wide = degree.astype(np.float64)
     pairs = wide * (wide - 1) / 2
     closed = np.divide(count, pairs, out=np.zeros_like(pairs), where=pairs > 0)
     paths = float(pairs.sum())
     total = int(count.sum()) // 3
-    summary = {
+    return closed, {
         "total": total,
         "average_clustering": float(closed.mean()) if closed.size else 0.0,
         "transitivity": 3 * total / paths if paths else 0.0,
     }
-    table = pa.table({"vertex": labels, "triangles": pa.array(count)})
-    return Result("triangles", table, summary)
 
 
 def cores_of(graph: Graph) -> tuple[_Numbers, _Numbers]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.algorithms.clustering import step_kernels as kernels
+from goffish.algorithms.clustering.in_memory import coefficients
 from goffish.gopher import (
     BatchStep,
     SubgraphBatch,
@@ -127,6 +128,14 @@ class TriangleCount(SubgraphProgram):
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
         return {"triangles": sg["triangles"]}
+
+
+class ClusteringCoefficients(TriangleCount):
+    """Local clustering coefficients, from the triangles through each vertex."""
+
+    def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
+        local, _ = coefficients(sg["triangles"], sg["degree"])
+        return {"clustering": local, "triangles": sg["triangles"], "neighbors": sg["degree"]}
 
 
 class CoreNumbers(SubgraphProgram):

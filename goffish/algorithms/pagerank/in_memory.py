@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,22 +13,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.algorithms.pagerank import kernels
+from goffish.algorithms.rows import Rows
 from goffish.algorithms.weights import check_range
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
-from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
+from goffish.graph.parallel import run_tasks, thread_count
 from goffish.kernels.csr import NO_WEIGHTS
 
 Dangling = Literal["redistribute", "leak"]
 _Vector = NDArray[np.float64]
 
-#: Arcs plus rows of one task of the conjugate gradients: some 0.3 ms, well above the cost of handing it over. Fixed,
-#: so that sums do not depend on the threads.
-_CHUNK = 3 << 16
-#: The same for a Gauss-Seidel block: larger, because every block border costs convergence.
+#: Arcs plus rows of a Gauss-Seidel block: many, because every block border costs convergence.
 _BLOCK = 1 << 22
-_MOST_TASKS = 64
 _TRUSTED = 1e-10
 
 
@@ -192,24 +189,15 @@ def _check_options(
         check_range(graph.weights)
 
 
-class _System:
+class _System(Rows):
     """``(S - d A) z = (1 - d) v`` with the rows of the pull graph cut into ranges of equal work."""
 
     def __init__(
         self, pull: Graph, weighted: bool, strength: _Vector, start: _Vector, damping: float, threads: int
     ) -> None:
-        unsigned = np.uint32 if pull.targets.dtype == np.int32 else np.uint64
-        self.offsets = pull.offsets
-        self.rows = pull.offsets.view(np.uint64)
-        weights = pull.weights if weighted and pull.weights is not None else NO_WEIGHTS
-        self.matrix = (self.rows, pull.targets.view(unsigned), weights, weighted)
-        self.strength, self.start, self.damping, self.threads = strength, start, damping, threads
+        super().__init__(pull, weighted, threads)
+        self.strength, self.start, self.damping = strength, start, damping
         self.teleport = (1 - damping) * start
-
-    def ranges(self, work: int) -> list[tuple[np.uint64, np.uint64]]:
-        parts = min(max((int(self.offsets[-1]) + self.offsets.size) // work, 1), _MOST_TASKS)
-        bounds = balanced_rows(self.offsets, parts).astype(np.uint64)
-        return [(a, b) for a, b in pairwise(bounds) if a < b]
 
 
 def _allowed(tolerance: float, scaled: bool, x: _Vector) -> float:
@@ -222,13 +210,7 @@ def _conjugate_gradients(
 ) -> tuple[_Vector, int, float]:
     d, strength = system.damping, system.strength
     n = strength.size
-    ranges = system.ranges(_CHUNK)
-
-    def total(kernel: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a kernel on all ranges and add up its sums in the order of the ranges."""
-        parts = run_tasks(lambda a, b: kernel(*arguments, a, b), ranges, system.threads)
-        return np.array(parts).cumsum(axis=0)[-1]
-
+    total = partial(system.total, ranges=system.ranges())
     z = system.start / strength
     r, s, u = np.empty(n), np.empty(n), np.empty(n)
     gain = d / (1 - d)  # of the last power step: the error is at most gain · ‖r‖₁

@@ -141,6 +141,7 @@ WORK: Mapping[str, tuple[str, ...]] = {
         "vertex", "arc", "source * vertex", "source * arc", "source * boundary arc", "source * partition",
     ),
     "triangles": ("vertex", "arc", "arc * sqrt arcs", "boundary arc", "superstep * partition"),
+    "clustering": ("vertex", "arc", "arc * sqrt arcs", "boundary arc", "superstep * partition"),
     "cores": (*_TRAVERSAL, "arc * log2 vertices"),
     "counts": _TRAVERSAL,
     "quotient": _TRAVERSAL,

@@ -1,0 +1,1 @@
+"""Random walks and embeddings: samples of neighborhoods, and vectors for learning."""

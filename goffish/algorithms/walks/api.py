@@ -1,0 +1,214 @@
+"""Random walks and embeddings: the calls, and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import Field
+
+from goffish.algorithms.algorithm import Algorithm, Label, Note
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gopher import Result
+    from goffish.graph import Graph
+
+Answer = TypeVar("Answer")
+_Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+
+
+class _Sampled(Algorithm):
+    in_memory = True
+
+    def options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+class Walks(_Sampled):
+    """Random walks."""
+
+    name = "walks"
+    title = "Random walks along arcs: uniform, by weight, or biased (node2vec)."
+
+    length: int = Field(default=80, ge=1, le=1 << 30, description="Steps of each walk.")
+    walks: int = Field(default=10, ge=1, le=1 << 30, description="Walks from each source.")
+    sources: tuple[Label, ...] | None = Field(default=None, description="Where walks begin [default: all vertices].")
+    weighted: bool = Field(default=False, description="Follow arcs with probabilities proportional to their weights.")
+    p: float = Field(default=1.0, ge=1e-9, le=1e9, description="Return parameter: steps back count 1 / p.")
+    q: float = Field(default=1.0, ge=1e-9, le=1e9, description="In-out parameter: steps farther away count 1 / q.")
+    seed: _Seed = Field(default=0, description="Random seed.")
+
+    def labels(self) -> list[int | str]:
+        return list(self.sources or ())
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.walks.in_memory import random_walks
+
+        return random_walks(graph, threads=threads, **self.options())
+
+
+class FastRP(_Sampled):
+    """FastRP embeddings."""
+
+    name = "fastrp"
+    title = "Vectors of vertices by random projection (FastRP), for learning."
+
+    dimension: int = Field(default=128, ge=1, le=1 << 20, description="Length of the vectors.")
+    iteration_weights: tuple[Annotated[float, Field(allow_inf_nan=False, ge=-1e6, le=1e6)], ...] = Field(
+        default=(0.0, 1.0, 1.0), min_length=1,
+        description="What the projection, its means over neighbors, over their neighbors, and so on count.",
+    )  # fmt: skip
+    degree_exponent: float = Field(
+        default=0.0, ge=-3.0, le=3.0, description="Exponent of degrees in the projection; below 0, hubs count less."
+    )
+    weighted: bool = Field(default=False, description="Weigh neighbors by the weights of arcs.")
+    seed: _Seed = Field(default=0, description="Random seed.")
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.walks.in_memory import fastrp
+
+        return fastrp(graph, threads=threads, **self.options())
+
+
+def random_walks(
+    graph: AnyGraph, *, length: int = 80, walks: int = 10, sources: Sequence[int | str] | None = None,
+    weighted: bool = False, p: float = 1.0, q: float = 1.0, seed: int = 0, threads: int | None = None,
+) -> NDArray[np.integer[Any]]:  # fmt: skip
+    """Walk at random along arcs.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to walk on; a partitioned graph is put together in memory. An undirected edge counts as two arcs.
+    length : int
+        Number of steps, from 1 to 2^30 [default: 80].
+    walks : int
+        Number of walks from each source, from 1 to 2^30 [default: 10].
+    sources : sequence of int or str, optional
+        Labels of the vertices where walks begin [default: all vertices].
+    weighted : bool
+        Follow arcs with probabilities proportional to their weights [default: False].
+    p, q : float
+        Biases of node2vec, from 1e-9 to 1e9: after a step from t, a step back to t counts 1 / `p`, one to a vertex to
+        which an arc leads from t counts 1, any other 1 / `q` [default: 1, no bias].
+    seed : int
+        Random seed, at least 0 [default: 0].
+    threads : int, optional
+        Number of threads [default: all processors]. All numbers give the same walks.
+
+    Returns
+    -------
+    array of int32 or int64, shape (sources * walks, length + 1)
+        Vertex numbers (see `Graph.labels_of`): `walks` rows for each source, in order of the sources. A walk ends early
+        where no arc goes on; the rest of its row is -1.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, a source is unknown, or the graph has no weights to follow.
+
+    Notes
+    -----
+    A step takes constant time, with weights a binary search. Biased steps are drawn by rejection, and from all
+    neighbors after 12 proposals, so that extreme biases cost time in proportion to the degree. Random numbers are
+    hashes of seed, walk and step. With weights, 8 bytes an arc beside the graph.
+
+    References
+    ----------
+    B. Perozzi, R. Al-Rfou, S. Skiena, "DeepWalk: online learning of social representations", KDD, 2014.
+
+    A. Grover, J. Leskovec, "node2vec: scalable feature learning for networks", KDD, 2016.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.random_walks(gf.from_edges([0, 1], [1, 2], directed=True), length=3, walks=1)
+    array([[ 0,  1,  2, -1],
+           [ 1,  2, -1, -1],
+           [ 2, -1, -1, -1]], dtype=int32)
+    """
+    from goffish.algorithms.walks.in_memory import walks_of
+
+    given = None if sources is None else tuple(sources)
+    asked = Walks.checked(
+        length=length, walks=walks, sources=given, weighted=weighted, p=p, q=q, seed=seed,
+    )  # fmt: skip
+    return _answer(graph, walks_of, asked, threads)
+
+
+def fastrp(
+    graph: AnyGraph, *, dimension: int = 128, iteration_weights: Sequence[float] = (0.0, 1.0, 1.0),
+    degree_exponent: float = 0.0, weighted: bool = False, seed: int = 0, threads: int | None = None,
+) -> NDArray[np.float32]:  # fmt: skip
+    """Embed vertices as vectors by random projection (FastRP): near vertices get similar vectors.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to embed; a partitioned graph is put together in memory. In directed graphs, means are over out-neighbors.
+    dimension : int
+        Length of the vectors, from 1 to 2^20 [default: 128].
+    iteration_weights : sequence of float
+        Factors of the random projection, of its means over neighbors, of the means of these, and so on, from -1e6 to
+        1e6 [default: (0, 1, 1)].
+    degree_exponent : float
+        Rows of the projection are multiplied by the share of the arcs that leave the vertex to this power, from -3
+        to 3; below 0, hubs count less [default: 0].
+    weighted : bool
+        Weigh neighbors by the weights of arcs [default: False].
+    seed : int
+        Random seed, at least 0 [default: 0].
+    threads : int, optional
+        Number of threads [default: all processors]. All numbers give the same bits.
+
+    Returns
+    -------
+    array of float32, shape (n, dimension)
+        A row for each vertex, in vertex order. Vertices without arcs have zeros, unless the first factor is not 0.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, or the graph has no weights.
+
+    Notes
+    -----
+    Each matrix has its rows scaled to length 1 before it is multiplied by its factor and added. A pass takes
+    ``dimension`` operations an arc; three matrices of 4 bytes an entry are held.
+
+    References
+    ----------
+    H. Chen, S. F. Sultan, Y. Tian, M. Chen, S. Skiena, "Fast and accurate network embeddings via very sparse random
+    projection", CIKM, 2019.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> vectors = gf.fastrp(gf.from_edges([0, 0, 3, 3], [1, 2, 1, 2]), dimension=32)
+    >>> vectors.shape, bool((vectors[0] == vectors[3]).all())
+    ((4, 32), True)
+    """
+    from goffish.algorithms.walks.in_memory import fastrp_of
+
+    asked = FastRP.checked(
+        dimension=dimension, iteration_weights=tuple(iteration_weights), degree_exponent=degree_exponent,
+        weighted=weighted, seed=seed,
+    )  # fmt: skip
+    return _answer(graph, fastrp_of, asked, threads)
+
+
+def _answer(graph: AnyGraph, call: Callable[..., Answer], asked: _Sampled, threads: int | None) -> Answer:
+    """An array for a graph of any kind."""
+    from goffish.gofs import PartitionedGraph
+    from goffish.graph import Graph
+    from goffish.graph.guards import GRAPH_ADVICE, expect
+    from goffish.threads import interruptible
+
+    expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
+    whole = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
+    # Whatever the graph, walks may be many and vectors long.
+    return interruptible(1 << 62, lambda: call(whole, threads=threads, **asked.options()))
