@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from goffish.algorithms.pagerank.api import blockrank, pagerank
     from goffish.algorithms.paths.api import bfs, sssp
     from goffish.algorithms.run import run
+    from goffish.algorithms.structure.api import minimum_spanning_forest
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
@@ -107,6 +108,7 @@ _HOMES = {
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
+    "goffish.algorithms.structure.api": ("minimum_spanning_forest",),
     "goffish.temporal.event_paths": ("temporal_paths",),
     "goffish.temporal.motifs": ("temporal_triangles",),
     "goffish.temporal.api": ("run_series",),
@@ -136,11 +138,11 @@ __all__ = [
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
     "closeness", "condensation", "connected_components", "contract", "core_numbers", "difference", "edge_betweenness",
     "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
-    "intersection", "join_edges", "join_vertices", "landscape", "louvain", "modularity", "open", "open_series",
-    "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "relabel",
-    "run", "run_series", "sample", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
-    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "union", "verify",
-    "vertices_to_arrow", "write",
+    "intersection", "join_edges", "join_vertices", "landscape", "louvain", "minimum_spanning_forest", "modularity",
+    "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
+    "quality", "read", "relabel", "run", "run_series", "sample", "sssp", "strongly_connected_components",
+    "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars",
+    "to_scipy", "triangles", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -40,8 +40,8 @@ API = {
     "algorithms": (
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",
         ["connected_components", "strongly_connected_components", "condensation", "bfs", "sssp", "pagerank",
-         "blockrank", "triangles", "core_numbers", "closeness", "harmonic", "betweenness", "edge_betweenness", "run",
-         "Result", "RunStats"],
+         "blockrank", "triangles", "core_numbers", "closeness", "harmonic", "betweenness", "edge_betweenness",
+         "minimum_spanning_forest", "run", "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",

@@ -30,6 +30,7 @@ FUNCTIONS = {
     "leiden_partitions": "NetworkX has no implementation.",
     "louvain_communities": "For a given seed the partition differs from that of NetworkX, at equal average quality.",
     "louvain_partitions": "For a given seed the partition differs from that of NetworkX, at equal average quality.",
+    "minimum_spanning_edges": "Algorithm ``kruskal``; weights must be numbers up to 2^53.",
     "modularity": "``weight`` must name real numbers.",
     "node_connected_component": "",
     "number_connected_components": "",

@@ -58,6 +58,7 @@ from goffish.networkx_backend.paths import (
     single_source_dijkstra_path_length,
     single_source_shortest_path_length,
 )
+from goffish.networkx_backend.structure import can_span, minimum_spanning_edges
 
 __all__ = [
     "BackendGraph", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "average_clustering",
@@ -65,7 +66,7 @@ __all__ = [
     "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number", "descendants_at_distance",
     "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "harmonic_centrality", "has_path",
     "is_connected", "is_strongly_connected", "is_weakly_connected", "leiden_communities", "leiden_partitions",
-    "louvain_communities", "louvain_partitions", "modularity", "node_connected_component",
+    "louvain_communities", "louvain_partitions", "minimum_spanning_edges", "modularity", "node_connected_component",
     "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
     "on_start_tests", "pagerank", "shortest_path_length", "should_run", "single_source_dijkstra_path_length",
     "single_source_shortest_path_length", "strongly_connected_components", "transitivity", "triangles",
@@ -88,6 +89,7 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "harmonic_centrality": centralities.can_near_some,
     "leiden_communities": communities.can_divide_connected,
     "leiden_partitions": communities.can_divide_connected_by_level,
+    "minimum_spanning_edges": can_span,
     "louvain_communities": communities.can_divide,
     "louvain_partitions": communities.can_divide_by_level,
     "modularity": communities.can_assess,

@@ -23,7 +23,7 @@ OTHERS = {
     "distance", "hops", "vertices", "rank", "local_rank", "block_rank", "community", "betweenness", "closeness",
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
-    "change", "total", "least", "most",
+    "change", "total", "least", "most", "weight",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}

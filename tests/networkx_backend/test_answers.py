@@ -201,3 +201,9 @@ def test_views(graph: nx.Graph, data: st.DataObject) -> None:
         same(getattr(nx, f"{weak}connected_components"), view)
         same(nx.all_pairs_dijkstra_path_length, view, typed=False)
         assert convert(view).number_of_edges() == view.number_of_edges()
+
+
+@given(odd_graphs(), st.booleans(), st.booleans(), st.sampled_from(["weight", "nothing", None]))
+def test_spanning_forests(graph: nx.Graph, keys: bool, data: bool, weight: str | None) -> None:
+    """Edges, their order, and what they hold: of equal weights the first edges count."""
+    same(nx.minimum_spanning_edges, graph, keys=keys, data=data, weight=weight)

@@ -19,7 +19,7 @@ MODULES = [
     "community.tests.test_leiden", "community.tests.test_louvain", "community.tests.test_quality",
     "components.tests.test_connected", "components.tests.test_weakly_connected", "link_analysis.tests.test_pagerank",
     "shortest_paths.tests.test_generic", "shortest_paths.tests.test_unweighted", "shortest_paths.tests.test_weighted",
-    "tests.test_cluster", "tests.test_core", "traversal.tests.test_bfs",
+    "tests.test_cluster", "tests.test_core", "traversal.tests.test_bfs", "tree.tests.test_mst",
 ]  # fmt: skip
 #: They assert what one seed leads to in networkx's own Louvain, or in which order it lists the communities.
 EXCUSED = {

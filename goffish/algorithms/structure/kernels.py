@@ -1,0 +1,163 @@
+"""Kernels of spanning forests, matchings, independent sets, colorings and label propagation, over sparse rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from goffish.kernels.compile import kernel
+
+
+class Links(NamedTuple):
+    """Edges between trees, in the order that decides between equal weights.
+
+    Attributes
+    ----------
+    low, high : integers, shape (edges,)
+        The trees at both ends.
+    weight : float64, shape (edges,)
+    edge : int64, shape (edges,)
+        What each was numbered by the caller.
+    """
+
+    low: Any
+    high: Any
+    weight: Any
+    edge: Any
+
+
+@kernel(allocates=False)
+def lightest_arcs(offsets, targets, weights, other, edge):
+    """The lightest edge of each vertex, as its other end and its arc; a vertex without one is its own other end.
+
+    Of equal weights the first arc counts: edges have the same order in the rows of both ends. Every edge is named by
+    its arc in the row of the lower end.
+    """
+    weighted = weights.size > 0
+    for v in range(other.size):
+        at, least = np.int64(-1), np.inf
+        for i in range(offsets[v], offsets[v + 1]):
+            if targets[i] == v:
+                continue
+            if not weighted:
+                at = i
+                break
+            if weights[i] < least:
+                at, least = i, weights[i]
+        other[v] = v if at < 0 else targets[at]
+        if other[v] < v:
+            at, last = offsets[other[v]], offsets[other[v] + 1]
+            while at < last:
+                middle = (at + last) >> 1
+                if targets[middle] < v:
+                    at = middle + 1
+                else:
+                    last = middle
+            while weighted and weights[at] != least:  # parallel edges
+                at += 1
+        edge[v] = at
+
+
+@kernel(allocates=False)
+def lightest_links(links, size, least, at, other, edge):
+    """The lightest of the first links of each tree, as its other end and its edge.
+
+    Parameters
+    ----------
+    least : float64, shape (trees,)
+        Scratch.
+    at : int64, shape (trees,)
+        Scratch.
+    """
+    for tree in range(other.size):
+        least[tree], at[tree] = np.inf, -1
+    for i in range(size):
+        u, v, w = links.low[i], links.high[i], links.weight[i]
+        if w < least[u]:
+            least[u], at[u] = w, i
+        if w < least[v]:
+            least[v], at[v] = w, i
+    for tree in range(other.size):
+        i = at[tree]
+        other[tree] = tree if i < 0 else links.low[i] + links.high[i] - tree
+        edge[tree] = -1 if i < 0 else links.edge[i]
+
+
+@kernel(allocates=False)
+def join(other, edge, number, chosen, count):
+    """Join each tree with its other end; the edges that do it are appended to `chosen`.
+
+    Weights and places of edges are a strict order, so that the only cycles are pairs that choose each other.
+
+    Parameters
+    ----------
+    number : integers, shape (trees,)
+        Receives the new tree of each tree.
+
+    Returns
+    -------
+    trees, count : int
+        Number of new trees, and of edges in `chosen`.
+    """
+    for tree in range(other.size):
+        target = other[tree]
+        number[tree] = -1
+        if target == tree:
+            continue
+        if other[target] == tree and tree < target:
+            other[tree] = tree
+        else:
+            chosen[count] = edge[tree]
+            count += 1
+    trees = 0
+    for tree in range(other.size):
+        if other[tree] == tree:
+            number[tree] = trees
+            trees += 1
+    for tree in range(other.size):
+        root = tree
+        while number[root] < 0:
+            root = other[root]
+        found, at = number[root], tree
+        while number[at] < 0:
+            number[at] = found
+            at = other[at]
+    return trees, count
+
+
+@kernel(allocates=False)
+def links_of_rows(offsets, targets, weights, number, links):
+    """The edges between different trees, from the rows of their lower ends; gives how many there are."""
+    weighted, size = weights.size > 0, 0
+    for v in range(number.size):
+        for i in range(offsets[v], offsets[v + 1]):
+            if targets[i] > v and number[targets[i]] != number[v]:
+                links.low[size], links.high[size] = number[v], number[targets[i]]
+                links.weight[size] = weights[i] if weighted else 1.0
+                links.edge[size] = i
+                size += 1
+    return size
+
+
+@kernel(allocates=False)
+def renumber_links(links, size, number):
+    """Keep the links between different new trees, in place; gives how many there are."""
+    kept = 0
+    for i in range(size):
+        u, v = number[links.low[i]], number[links.high[i]]
+        if u != v:
+            links.low[kept], links.high[kept] = u, v
+            links.weight[kept], links.edge[kept] = links.weight[i], links.edge[i]
+            kept += 1
+    return kept
+
+
+@kernel(allocates=False)
+def sources_of(offsets, arcs, source):
+    """The vertex in whose row each arc lies; `arcs` are ascending."""
+    v = 0
+    for i in range(arcs.size):
+        while offsets[v + 1] <= arcs[i]:
+            v += 1
+        source[i] = v
