@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from goffish.algorithms.pagerank.api import blockrank, pagerank
     from goffish.algorithms.paths.api import bfs, sssp
     from goffish.algorithms.run import run
-    from goffish.algorithms.structure.api import minimum_spanning_forest
+    from goffish.algorithms.structure.api import (
+        articulation_points,
+        biconnected_components,
+        bridges,
+        greedy_coloring,
+        label_propagation,
+        maximal_independent_set,
+        maximal_matching,
+        minimum_spanning_forest,
+    )
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
@@ -108,7 +117,10 @@ _HOMES = {
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
-    "goffish.algorithms.structure.api": ("minimum_spanning_forest",),
+    "goffish.algorithms.structure.api": (
+        "articulation_points", "biconnected_components", "bridges", "greedy_coloring", "label_propagation",
+        "maximal_independent_set", "maximal_matching", "minimum_spanning_forest",
+    ),
     "goffish.temporal.event_paths": ("temporal_paths",),
     "goffish.temporal.motifs": ("temporal_triangles",),
     "goffish.temporal.api": ("run_series",),
@@ -135,14 +147,16 @@ _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", 
 __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
-    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
-    "closeness", "condensation", "connected_components", "contract", "core_numbers", "difference", "edge_betweenness",
-    "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
-    "intersection", "join_edges", "join_vertices", "landscape", "louvain", "minimum_spanning_forest", "modularity",
-    "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
-    "quality", "read", "relabel", "run", "run_series", "sample", "sssp", "strongly_connected_components",
-    "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars",
-    "to_scipy", "triangles", "union", "verify", "vertices_to_arrow", "write",
+    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "articulation_points",
+    "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness", "condensation",
+    "connected_components", "contract", "core_numbers", "difference", "edge_betweenness", "from_arrow", "from_edges",
+    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic",
+    "intersection", "join_edges", "join_vertices", "label_propagation", "landscape", "louvain",
+    "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity", "open", "open_series",
+    "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "relabel",
+    "run", "run_series", "sample", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
+    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "union", "verify",
+    "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

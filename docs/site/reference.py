@@ -41,11 +41,13 @@ API = {
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",
         ["connected_components", "strongly_connected_components", "condensation", "bfs", "sssp", "pagerank",
          "blockrank", "triangles", "core_numbers", "closeness", "harmonic", "betweenness", "edge_betweenness",
-         "minimum_spanning_forest", "run", "Result", "RunStats"],
+         "minimum_spanning_forest", "biconnected_components", "articulation_points", "bridges",
+         "maximal_independent_set", "maximal_matching", "greedy_coloring", "run",
+         "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",
-        ["louvain", "modularity", "agreement", "landscape", "Communities", "CommunityLandscape"],
+        ["louvain", "label_propagation", "modularity", "agreement", "landscape", "Communities", "CommunityLandscape"],
     ),
     "partitions": (
         "Partitions and stores", "Partition a graph, store it, and run algorithms partition by partition.",

@@ -21,7 +21,16 @@ from goffish.algorithms.components.api import Components, MaxValue, StrongCompon
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
-from goffish.algorithms.structure.api import SpanningForest
+from goffish.algorithms.structure.api import (
+    ArticulationPoints,
+    BiconnectedComponents,
+    Bridges,
+    Coloring,
+    IndependentSet,
+    LabelPropagation,
+    Matching,
+    SpanningForest,
+)
 from goffish.errors import GoffishWarning, InputError
 
 #: Group of the entry points: by the name of an algorithm, its class.
@@ -31,7 +40,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
-        Closeness, Harmonic, Landscape, Triangles, Cores, SpanningForest, MaxValue, HopCounts, Counts, Quotient,
+        Closeness, Harmonic, Landscape, Triangles, Cores, SpanningForest, BiconnectedComponents,
+        ArticulationPoints, Bridges, LabelPropagation, IndependentSet, Matching, Coloring, MaxValue, HopCounts, Counts,
+        Quotient,
     )
 }  # fmt: skip
 

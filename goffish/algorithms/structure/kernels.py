@@ -161,3 +161,166 @@ def sources_of(offsets, arcs, source):
         while offsets[v + 1] <= arcs[i]:
             v += 1
         source[i] = v
+
+
+@kernel(allocates=False)
+def blocks_of_edges(src, dst, home, top, number, block):
+    """The biconnected component of each edge, numbered in the order of their first edges; -1 for a loop.
+
+    Parameters
+    ----------
+    home, top : int64
+        As `find_blocks` leaves them.
+    number : int64, shape (blocks,)
+        Filled with -1; receives the number of each block.
+    """
+    count = 0
+    for i in range(src.size):
+        u, v = src[i], dst[i]
+        block[i] = -1
+        if u == v:
+            continue
+        at = home[u]
+        if at < 0 or (home[v] != at and top[at] != v):
+            at = home[v]
+        if number[at] < 0:
+            number[at] = count
+            count += 1
+        block[i] = number[at]
+
+
+@kernel(allocates=False)
+def single_arcs(offsets, targets, low, high, single):
+    """Whether exactly one arc leads from each vertex `low` to the vertex `high`; there is one at least."""
+    for i in range(low.size):
+        at, last = offsets[low[i]], offsets[low[i] + 1]
+        end = last
+        while at < last:
+            middle = (at + last) >> 1
+            if targets[middle] < high[i]:
+                at = middle + 1
+            else:
+                last = middle
+        single[i] = at + 1 == end or targets[at + 1] != high[i]
+
+
+@kernel(allocates=False)
+def choose_independent(offsets, targets, order, state):
+    """Take each vertex of `order` that has no neighbor among those taken before.
+
+    Parameters
+    ----------
+    state : int8, shape (n,)
+        Zeros; receives 1 for vertices that are taken and 2 for their neighbors. Loops do not count.
+    """
+    for at in range(order.size):
+        v = order[at]
+        if state[v] == 0:
+            state[v] = 1
+            for i in range(offsets[v], offsets[v + 1]):
+                if targets[i] != v:
+                    state[targets[i]] = 2
+
+
+@kernel(allocates=False)
+def match(offsets, targets, partner):
+    """Take each edge, in the order of the rows, whose ends are both free; rows may hold every edge once or twice.
+
+    Parameters
+    ----------
+    partner : integers, shape (n,)
+        Filled with -1; receives the other end of the edge that is taken.
+    """
+    for v in range(partner.size):
+        if partner[v] >= 0:
+            continue
+        for i in range(offsets[v], offsets[v + 1]):
+            u = targets[i]
+            if u != v and partner[u] < 0:
+                partner[v], partner[u] = u, v
+                break
+
+
+@kernel(allocates=False)
+def color_greedily(offsets, targets, order, color, mark):
+    """Give each vertex of `order` the least color that no neighbor has; gives the number of colors.
+
+    Parameters
+    ----------
+    color : integers, shape (n,)
+        Filled with -1; receives the colors.
+    mark : integers, shape (largest degree + 2,)
+        Filled with -1; scratch.
+    """
+    colors = 0
+    for at in range(order.size):
+        v = order[at]
+        for i in range(offsets[v], offsets[v + 1]):
+            if color[targets[i]] >= 0:
+                mark[color[targets[i]]] = v
+        free = 0
+        while mark[free] == v:
+            free += 1
+        color[v] = free
+        colors = max(colors, free + 1)
+    return colors
+
+
+@kernel(allocates=False)
+def propagate(offsets, targets, weights, order, label, waiting, votes):
+    """One round of label propagation over the vertices of `order` that wait; gives how many labels changed.
+
+    A vertex takes the label with the most weight among its neighbors, of several the largest one, unless no label has
+    more than that which it has.
+
+    Parameters
+    ----------
+    weights : float64
+        Empty where each neighbor counts once, parallel edges or not.
+    waiting : bool, shape (n,)
+        Whether a neighbor has changed its label since the vertex had its turn.
+    votes : float64, shape (n,)
+        Zeros; scratch.
+    """
+    weighted, changed = weights.size > 0, 0
+    for at in range(order.size):
+        v = order[at]
+        if not waiting[v]:
+            continue
+        waiting[v] = False
+        first, last = offsets[v], offsets[v + 1]
+        most = 0.0
+        for i in range(first, last):
+            if weighted:
+                votes[label[targets[i]]] += weights[i]
+            elif i == first or targets[i] != targets[i - 1]:
+                votes[label[targets[i]]] += 1.0
+            most = max(most, votes[label[targets[i]]])
+        mine = label[v]
+        # Sums of the same weights in different orders may differ in their last digits: labels would change for ever.
+        if most > votes[mine] * (1.0 + 1e-12):
+            mine = -1
+            for i in range(first, last):
+                if votes[label[targets[i]]] == most:
+                    mine = max(mine, label[targets[i]])
+        for i in range(first, last):
+            votes[label[targets[i]]] = 0.0
+        if mine != label[v]:
+            label[v] = mine
+            changed += 1
+            for i in range(first, last):
+                waiting[targets[i]] = True
+    return changed
+
+
+@kernel(allocates=False)
+def number_groups(label, number):
+    """Number labels in place by their first vertices; gives how many there are. `number` is filled with -1."""
+    count = 0
+    for v in range(label.size):
+        at = label[v]
+        if number[at] < 0:
+            number[at] = count
+            count += 1
+        label[v] = number[at]
+    return count
