@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 import goffish as gf
 from goffish.algorithms.structure.in_memory import forest_of_edges
+from goffish.gofs import build_layout
 from goffish.graph import Graph, to_scipy
 from tests.algorithms.test_whole_components import EDGES, build
 
 Case = tuple[int, list[tuple[int, int]]]
 
 
-@settings(max_examples=200)
 @given(EDGES, st.booleans(), st.data())
 def test_forests_equal_those_of_networkx(case: Case, directed: bool, data: st.DataObject) -> None:
     """Breaks when a cycle is closed, an edge is missing, or a lighter one is left out; ties are taken in edge order."""
@@ -82,7 +83,6 @@ def test_forests_of_labels_stores_and_odd_graphs() -> None:
         gf.minimum_spanning_forest(graph, weighted="heavy")  # type: ignore[arg-type]
 
 
-@settings(max_examples=200)
 @given(EDGES, st.booleans())
 def test_blocks_equal_those_of_networkx(case: Case, directed: bool) -> None:
     """Breaks when a block is torn or two are joined, and when a loop or a parallel edge is taken for something else."""
@@ -146,7 +146,6 @@ def simple_graph(case: Case) -> nx.Graph:
     return reference
 
 
-@settings(max_examples=200)
 @given(EDGES, st.booleans())
 def test_greedy_choices(case: Case, directed: bool) -> None:
     """Each is what it says, cannot be extended, and follows its order; the oracle is a loop over that order."""
@@ -183,7 +182,6 @@ def test_greedy_choices(case: Case, directed: bool) -> None:
     assert last.summary["colors"] <= max(nx.core_number(simple).values()) + 1
 
 
-@settings(max_examples=200)
 @given(EDGES, st.booleans(), st.data())
 def test_labels_settle(case: Case, directed: bool, data: st.DataObject) -> None:
     """Communities are those of networkx without weights; with them, no label has more weight than that of a vertex."""
@@ -232,9 +230,26 @@ def test_choices_of_large_and_odd_graphs() -> None:
     assert gf.label_propagation(graph).to_dict() == {v: v // 40 for v in planted}
     pair = gf.from_edges(["a"], ["b"], isolated=["z"])
     assert gf.maximal_matching(pair).to_dict() == {"a": "b", "b": "a", "z": None}
+    with pytest.raises(gf.InputError, match="order='smallest-last' works only in memory"):
+        gf.greedy_coloring(gf.partition(pair, 1), order="smallest-last")
     with pytest.raises(gf.InputError, match="'largest-first' or 'smallest-last'"):
         gf.greedy_coloring(pair, order="random")  # type: ignore[arg-type]
     with pytest.raises(gf.InputError, match="weights must be 0 or from"):
         gf.label_propagation(gf.from_edges([1], [2], [1e200]))
     with pytest.warns(gf.errors.GoffishWarning, match="threads=2 has no effect"):
         gf.maximal_matching(pair, threads=2)
+
+
+@given(EDGES, st.booleans(), st.integers(1, 5), st.sampled_from(["components", "single", "vertex"]), st.data())
+def test_engines_choose_alike(case: Case, directed: bool, parts: int, units: Any, data: st.DataObject) -> None:
+    """Breaks when a vertex decides before a neighbor in another partition whose turn is earlier."""
+    n, edges = case
+    graph = build(n, edges, directed)
+    owner = data.draw(st.lists(st.integers(0, parts - 1), min_size=n, max_size=n))
+    cut = build_layout(graph, np.array(owner), parts, finder=units)
+    for name in ("coloring", "independent-set"):
+        alone, found = gf.run(name, graph), gf.run(name, cut, units=units)
+        assert found.to_dict() == alone.to_dict()
+        assert {figure: found.summary[figure] for figure in alone.summary} == alone.summary
+        assert found.table.schema.equals(alone.table.schema)
+        assert found.stats is not None

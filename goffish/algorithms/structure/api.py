@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from goffish.algorithms.algorithm import Algorithm, Note
+from goffish.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from goffish.algorithms.dispatch import AnyGraph
-    from goffish.gopher import Result
+    from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
 
@@ -81,9 +84,16 @@ class IndependentSet(Algorithm):
 
     name = "independent-set"
     title = "Maximal independent set: vertices without edges between them, those of low degree first."
-    in_memory = True
     one_thread = True
     undirected = True
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.structure.subgraph import GreedyChoice
+
+        return GreedyChoice(coloring=False)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        return table, {"members": int(table["member"].to_numpy().sum())}
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.structure.in_memory import maximal_independent_set
@@ -111,13 +121,28 @@ class Coloring(Algorithm):
 
     name = "coloring"
     title = "Greedy coloring: a number for each vertex that differs from those of its neighbors."
-    in_memory = True
     one_thread = True
     undirected = True
 
     order: Literal["largest-first", "smallest-last"] = Field(
         default="largest-first", description="Order of the vertices: by degree, or by core number."
     )
+
+    def only_whole(self) -> list[str]:
+        return ["order"] if self.order != "largest-first" else []
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.structure.subgraph import GreedyChoice
+
+        if self.only_whole():
+            raise InputError(f"order={self.order!r} works only in memory; convert a PartitionedGraph with to_graph()")
+        return GreedyChoice(coloring=True)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        import numpy as np
+
+        counts = np.bincount(table["color"].to_numpy())
+        return table, {"colors": counts.size, "largest": int(counts.max(initial=0))}
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.structure.in_memory import greedy_coloring
@@ -310,14 +335,16 @@ def maximal_independent_set(graph: AnyGraph, *, threads: int | None = None) -> R
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. Directions and self-loops are ignored.
+        Graph to analyze. Directions and self-loops are ignored.
     threads : int, optional
-        The kernel uses one thread and warns if you pass this option.
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
 
     Returns
     -------
     Result
-        Columns ``vertex`` and ``member`` (bool). `summary` holds ``members`` (number of vertices in the set).
+        Columns ``vertex`` and ``member`` (bool). `summary` holds ``members`` (number of vertices in the set); for a
+        partitioned graph also ``supersteps``.
 
     Raises
     ------
@@ -328,7 +355,8 @@ def maximal_independent_set(graph: AnyGraph, *, threads: int | None = None) -> R
     -----
     Vertices are taken greedily in ascending order of degree, those of equal degree in vertex order: there is exactly
     one result, in time linear in the number of edges. No vertex can be added to the set, but there may be larger sets:
-    to find a largest one is NP-hard. Beside the graph, it takes 17 bytes a vertex.
+    to find a largest one is NP-hard. Beside the graph, it takes 17 bytes a vertex. On a
+    partitioned graph, a vertex decides when its neighbors of lower degree have; the result is the same.
 
     Examples
     --------
@@ -389,19 +417,20 @@ def greedy_coloring(
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to color; a partitioned graph is put together in memory. Directions and self-loops are ignored.
+        Graph to color. Directions and self-loops are ignored.
     order : {"largest-first", "smallest-last"}
         Order in which vertices get colors: by descending degree, or against the order in which vertices of least degree
         are removed. "smallest-last" needs at most one color more than the largest core number, and often fewer colors
-        than "largest-first" [default: "largest-first"].
+        than "largest-first", but works only in memory [default: "largest-first"].
     threads : int, optional
-        The kernel uses one thread and warns if you pass this option.
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
 
     Returns
     -------
     Result
         Columns ``vertex`` and ``color`` (int64, from 0). `summary` holds ``colors`` (their number) and ``largest``
-        (number of vertices of the most frequent color).
+        (number of vertices of the most frequent color); for a partitioned graph also ``supersteps``.
 
     Raises
     ------
@@ -414,6 +443,7 @@ def greedy_coloring(
     for the chromatic number of a graph", The Computer Journal 10(1), 1967; D. W. Matula and L. L. Beck,
     "Smallest-last ordering and clustering and graph coloring algorithms", Journal of the ACM 30(3), 1983), in time
     linear in the number of edges. The number of colors is not always the least: to find that is NP-hard.
+    On a partitioned graph, a vertex is colored when its neighbors of higher degree are; the result is the same.
 
     Examples
     --------
