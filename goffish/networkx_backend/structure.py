@@ -43,10 +43,9 @@ def biconnected_components(G: BackendGraph) -> Iterator[set[Any]]:
     from goffish.algorithms.structure.in_memory import Blocks
 
     found = Blocks(G.plain)
-    members = np.argsort(found.home, kind="stable")[np.count_nonzero(found.home < 0) :]
     ends = np.cumsum(found.sizes)
     for top, begin, end in zip(found.top.tolist(), (ends - found.sizes).tolist(), ends.tolist(), strict=True):
-        yield {G.nodes[top], *map(G.nodes.__getitem__, members[begin:end].tolist())}
+        yield {G.nodes[top], *map(G.nodes.__getitem__, found.members[begin:end].tolist())}
 
 
 def is_biconnected(G: BackendGraph) -> bool:

@@ -111,6 +111,13 @@ class Blocks:
         return np.bincount(self.home[self.home >= 0], minlength=self.top.size)
 
     @cached_property
+    def members(self) -> NDArray[np.int64]:
+        """The vertices of each block without the topmost one, block by block."""
+        order, place = np.empty((2, self.home.size), np.int64)
+        sort_by_degree(self.home + 1, np.zeros(self.top.size + 2, np.int64), order, place)
+        return order[np.count_nonzero(self.home < 0) :]
+
+    @cached_property
     def memberships(self) -> NDArray[np.int64]:
         """Number of blocks in which each vertex lies: the pieces into which its component falls without it."""
         return (self.home >= 0) + np.bincount(self.top, minlength=self.home.size)
@@ -127,10 +134,9 @@ class Blocks:
     def below(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Number of vertices in and below the block of each of some vertices, without the topmost one."""
         n, blocks = self.home.size, self.top.size
-        members = np.argsort(self.home, kind="stable")[np.count_nonzero(self.home < 0) :]
         starts = np.concatenate(([0], np.cumsum(self.sizes)))
         out, into, inner, down, down_into = np.ones(n), np.ones(n), np.zeros(n), np.empty(blocks), np.empty(blocks)
-        reduction_kernels.weigh_blocks(starts, members, self.top, out, into, inner, down, down_into)
+        reduction_kernels.weigh_blocks(starts, self.members, self.top, out, into, inner, down, down_into)
         counts: NDArray[np.int64] = down[self.home[vertices]].astype(np.int64)
         return counts
 
@@ -161,7 +167,8 @@ def biconnected_components(graph: Graph) -> Result:
     found = Blocks(graph)
     src, dst, _, _ = graph.edge_columns()
     block = np.empty(src.size, np.int64)
-    kernels.blocks_of_edges(src, dst, found.home, found.top, np.full(found.top.size, -1), block)
+    numbers = np.full(found.top.size, -1)
+    interruptible(src.size, kernels.blocks_of_edges, src, dst, found.home, found.top, numbers, block)
     columns = {"source": graph.labels_of(src), "target": graph.labels_of(dst)}
     columns["block"] = pa.array(block, mask=block < 0)
     return Result("biconnected_components", pa.table(columns), found.summary())

@@ -291,22 +291,21 @@ def propagate(offsets, targets, weights, order, label, waiting, votes):
         first, last = offsets[v], offsets[v + 1]
         most = 0.0
         for i in range(first, last):
+            found = label[targets[i]]
             if weighted:
-                votes[label[targets[i]]] += weights[i]
+                votes[found] += weights[i]
             elif i == first or targets[i] != targets[i - 1]:
-                votes[label[targets[i]]] += 1.0
-            most = max(most, votes[label[targets[i]]])
-        mine = label[v]
-        # Sums of the same weights in different orders may differ in their last digits: labels would change for ever.
-        if most > votes[mine] * (1.0 + 1e-12):
-            mine = -1
-            for i in range(first, last):
-                if votes[label[targets[i]]] == most:
-                    mine = max(mine, label[targets[i]])
+                votes[found] += 1.0
+            most = max(most, votes[found])
+        mine, largest = votes[label[v]], -1
         for i in range(first, last):
-            votes[label[targets[i]]] = 0.0
-        if mine != label[v]:
-            label[v] = mine
+            found = label[targets[i]]
+            if votes[found] == most:
+                largest = max(largest, found)
+            votes[found] = 0.0
+        # Sums of the same weights in different orders may differ in their last digits: labels would not settle.
+        if most > mine * (1.0 + 1e-12):
+            label[v] = largest
             changed += 1
             for i in range(first, last):
                 waiting[targets[i]] = True
