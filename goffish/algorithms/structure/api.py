@@ -135,7 +135,7 @@ class Coloring(Algorithm):
         from goffish.algorithms.structure.subgraph import GreedyChoice
 
         if self.only_whole():
-            raise InputError(f"order={self.order!r} works only in memory; convert a PartitionedGraph with to_graph()")
+            raise InputError(f"order={self.order!r} works only in memory; omit parts and engine, or use to_graph()")
         return GreedyChoice(coloring=True)
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
