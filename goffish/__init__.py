@@ -42,6 +42,16 @@ if TYPE_CHECKING:
     from goffish.algorithms.run import run
     from goffish.algorithms.similarity.api import similarity
     from goffish.algorithms.spectral.api import eigenvector, hits, katz
+    from goffish.algorithms.structure.api import (
+        articulation_points,
+        biconnected_components,
+        bridges,
+        greedy_coloring,
+        label_propagation,
+        maximal_independent_set,
+        maximal_matching,
+        minimum_spanning_forest,
+    )
     from goffish.algorithms.walks.api import fastrp, random_walks
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
@@ -113,6 +123,10 @@ _HOMES = {
     "goffish.algorithms.similarity.api": ("similarity",),
     "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz"),
     "goffish.algorithms.walks.api": ("fastrp", "random_walks"),
+    "goffish.algorithms.structure.api": (
+        "articulation_points", "biconnected_components", "bridges", "greedy_coloring", "label_propagation",
+        "maximal_independent_set", "maximal_matching", "minimum_spanning_forest",
+    ),
     "goffish.temporal.event_paths": ("temporal_paths",),
     "goffish.temporal.motifs": ("temporal_triangles",),
     "goffish.temporal.api": ("run_series",),
@@ -139,14 +153,16 @@ _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", 
 __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
-    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
-    "closeness", "clustering", "condensation", "connected_components", "contract", "core_numbers", "difference",
-    "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph", "from_networkx",
-    "from_pandas", "from_polars", "from_scipy", "harmonic", "hits", "intersection", "join_edges", "join_vertices",
-    "katz", "landscape", "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor",
-    "per_remote", "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series",
-    "sample", "similarity", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow",
-    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "truss_numbers", "union", "verify",
+    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "articulation_points",
+    "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness", "clustering", "condensation",
+    "connected_components", "contract", "core_numbers", "difference", "edge_betweenness", "eigenvector", "fastrp",
+    "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy",
+    "greedy_coloring", "harmonic", "hits", "intersection", "join_edges", "join_vertices", "katz", "label_propagation",
+    "landscape", "louvain", "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity",
+    "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
+    "quality", "random_walks", "read", "relabel", "run", "run_series", "sample", "similarity", "sssp",
+    "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
+    "to_pandas", "to_polars", "to_scipy", "triangles", "truss_numbers", "union", "verify",
     "vertices_to_arrow", "write",
 ]  # fmt: skip
 

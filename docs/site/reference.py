@@ -40,13 +40,15 @@ API = {
     "algorithms": (
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",
         ["connected_components", "strongly_connected_components", "condensation", "bfs", "sssp", "pagerank",
-         "blockrank", "eigenvector", "katz", "hits", "triangles", "clustering", "core_numbers", "truss_numbers",
-         "closeness", "harmonic", "betweenness", "edge_betweenness", "similarity", "random_walks", "fastrp", "run",
+         "articulation_points", "betweenness", "biconnected_components", "blockrank", "bridges", "closeness",
+         "clustering", "core_numbers", "edge_betweenness", "eigenvector", "fastrp", "greedy_coloring", "harmonic",
+         "hits", "katz", "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "random_walks",
+         "run", "similarity", "triangles", "truss_numbers",
          "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",
-        ["louvain", "modularity", "agreement", "landscape", "Communities", "CommunityLandscape"],
+        ["louvain", "label_propagation", "modularity", "agreement", "landscape", "Communities", "CommunityLandscape"],
     ),
     "partitions": (
         "Partitions and stores", "Partition a graph, store it, and run algorithms partition by partition.",

@@ -23,6 +23,16 @@ from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
 from goffish.algorithms.similarity.api import Similarity
 from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz
+from goffish.algorithms.structure.api import (
+    ArticulationPoints,
+    BiconnectedComponents,
+    Bridges,
+    Coloring,
+    IndependentSet,
+    LabelPropagation,
+    Matching,
+    SpanningForest,
+)
 from goffish.algorithms.walks.api import FastRP, Walks
 from goffish.errors import GoffishWarning, InputError
 
@@ -34,7 +44,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
         EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering, Cores, Trusses,
-        Similarity, Walks, FastRP, MaxValue, HopCounts, Counts, Quotient,
+        Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
+        IndependentSet, Matching, Coloring, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

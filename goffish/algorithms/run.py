@@ -29,11 +29,8 @@ def run(
     Parameters
     ----------
     algorithm : str or SubgraphProgram
-        Name of an algorithm, as in ``goffish run ALGORITHM``, or an instance of your program. The names are
-        "betweenness", "bfs", "blockrank", "closeness", "clustering", "components", "cores", "counts",
-        "edge-betweenness", "eigenvector", "fastrp", "harmonic", "hits", "hops", "katz", "landscape", "louvain",
-        "max-value", "pagerank", "quotient", "similarity", "sssp", "strong-components", "triangles", "trusses" and
-        "walks".
+        Name of an algorithm, as in ``goffish run ALGORITHM``, or an instance of your program.
+        ``goffish run --help`` lists the names.
     graph : Graph, PartitionedGraph or None
         Graph to analyze. The engine partitions a `Graph` first. With ``engine="mpi"`` only rank 0 needs a graph in
         memory; the other ranks may pass ``None``.

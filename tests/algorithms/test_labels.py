@@ -18,13 +18,15 @@ from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_ser
 from goffish.temporal.options import APPLICATIONS
 
 #: What columns hold. The column of a new algorithm belongs into one of the two.
-VERTICES = {"vertex", "source", "target", "component", "parent", "value", "central", "via"}
+VERTICES = {"vertex", "source", "target", "component", "parent", "value", "central", "via", "partner"}
 OTHERS = {
     "distance", "hops", "vertices", "rank", "local_rank", "block_rank", "community", "betweenness", "closeness",
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
     "change", "total", "least", "most", "clustering", "neighbors", "truss",
     "eigenvector", "katz", "hub", "authority", "similarity", "walk", "step", *(f"x{at}" for at in range(128)),
+    "weight",
+    "block", "pieces", "smaller_side", "member", "color",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}

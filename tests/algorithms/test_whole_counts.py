@@ -165,6 +165,9 @@ def test_an_interrupt_ends_triangles_at_the_next_task(threads, monkeypatch, hear
         ("sssp", {"source": 0}, "paths.in_memory", "dijkstra"),
         ("triangles", {}, "clustering.in_memory", "orient"),
         ("betweenness", {}, "betweenness.reductions", "find_blocks"),
+        ("spanning-forest", {}, "structure.in_memory", "lightest_arcs"),
+        ("label-propagation", {}, "structure.in_memory", "propagate"),
+        ("matching", {}, "structure.in_memory", "match"),
     ],
 )
 def test_an_interrupt_does_not_wait_for_a_kernel(name, options, module, kernel, monkeypatch, heard):

@@ -60,6 +60,20 @@ EXPECTED: dict[str, Any] = {
     "hits": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.hits(g)[0].items()},
     "similarity": lambda g: {(u, v): j for (a, b, j) in nx.jaccard_coefficient(g) for (u, v) in ((a, b), (b, a)) if j},
     "trusses": lambda g: {(1, 2): 3, (1, 3): 3, (2, 3): 3, (3, 4): 2, (7, 8): 2},
+    "spanning-forest": lambda g: dict.fromkeys(nx.minimum_spanning_edges(g, data=False), 1.0),
+    "biconnected-components": lambda g: {
+        (min(e), max(e)): i for i, c in enumerate(sorted(nx.biconnected_component_edges(g), key=min)) for e in c
+    },
+    "articulation-points": lambda g: {
+        v: sum(v in c for c in nx.biconnected_components(g)) for v in nx.articulation_points(g)
+    },
+    "bridges": lambda g: dict.fromkeys(nx.bridges(g), 1),
+    "label-propagation": lambda g: {
+        v: i for i, c in enumerate(nx.community.label_propagation_communities(g)) for v in c
+    },
+    "independent-set": lambda g: {1: True, 2: False, 3: False, 4: True, 7: True, 8: False},
+    "matching": lambda g: {u: v for pair in nx.maximal_matching(g) for u, v in (pair, pair[::-1])},
+    "coloring": nx.greedy_color,
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "hops": lambda g: {0: 1, 1: 2, 2: 1},
 }

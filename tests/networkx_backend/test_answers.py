@@ -264,3 +264,55 @@ def test_similarities(graph: nx.Graph, data: st.DataObject) -> None:
             continue
         assert [pair[:2] for pair in found] == [pair[:2] for pair in expected]
         assert [pair[2] for pair in found] == pytest.approx([pair[2] for pair in expected])
+
+
+@given(odd_graphs(), st.booleans(), st.booleans(), st.sampled_from(["weight", "nothing", None]))
+def test_spanning_forests(graph: nx.Graph, keys: bool, data: bool, weight: str | None) -> None:
+    """Edges, their order, and what they hold: of equal weights the first edges count."""
+    same(nx.minimum_spanning_edges, graph, keys=keys, data=data, weight=weight)
+
+
+@given(odd_graphs())
+def test_biconnected_components(graph: nx.Graph) -> None:
+    """The same sets, in another order."""
+    for function in (nx.biconnected_components, nx.articulation_points, nx.bridges):
+        expected, found = (told(function, graph, backend=backend) for backend in ("networkx", "goffish"))
+        if isinstance(expected, list):
+            expected, found = (
+                sorted(map(repr, answer), key=str)
+                if function is not nx.biconnected_components
+                else sorted(sorted(map(repr, part)) for part in answer)
+                for answer in (expected, found)
+            )
+        assert found == expected
+    same(nx.is_biconnected, graph)
+    same(nx.has_bridges, graph)
+
+
+@given(odd_graphs(), st.data())
+def test_choices_and_labels(graph: nx.Graph, data: st.DataObject) -> None:
+    same(nx.maximal_matching, graph)
+    if not graph.is_directed():
+        colors = same(nx.greedy_color, graph)
+        assert list(nx.greedy_color(graph, backend="goffish")) == list(colors)
+    expected, found = (
+        told(nx.community.label_propagation_communities, graph, backend=backend) for backend in ("networkx", "goffish")
+    )
+    if isinstance(expected, type):
+        assert found is expected
+        return
+    assert list(found) == list(expected)
+    if not len(graph):
+        return
+    # Without nodes, networkx refuses a first one that has a loop.
+    nodes = data.draw(st.lists(st.sampled_from([*graph, "nobody"]), max_size=2)) or list(graph)[:1]
+    expected, found = (
+        told(nx.maximal_independent_set, graph, nodes, seed=1, backend=backend) for backend in ("networkx", "goffish")
+    )
+    if isinstance(expected, type):
+        assert found is expected
+        return
+    assert set(nodes) <= set(found) and len(set(found)) == len(found)
+    neighbors = {u for v in found for u in graph[v] if u != v}
+    assert neighbors.isdisjoint(found) and neighbors | set(found) == set(graph)
+    assert found == nx.maximal_independent_set(graph, nodes, seed=1, backend="goffish")

@@ -227,20 +227,22 @@ def find_blocks(offsets, targets, times, home, top):
         depth, held = 1, 0
         while depth > 0:
             v = path[depth - 1]
-            if cursor[v] < offsets[v + 1]:
-                w = np.int64(targets[cursor[v]])
-                cursor[v] += 1
-                if found[w] == 0:
-                    clock += 1
-                    found[w] = low[w] = clock
-                    cursor[w] = offsets[w]
-                    path[depth] = w
-                    depth += 1
-                    waiting[held] = w
-                    held += 1
-                else:
-                    # The arc back to the parent does no harm: it cannot get below the parent.
-                    low[v] = min(low[v], found[w])
+            at, end, lowest = cursor[v], offsets[v + 1], low[v]
+            # The arc back to the parent does no harm: it cannot get below the parent.
+            while at < end and found[targets[at]] > 0:
+                lowest = min(lowest, found[targets[at]])
+                at += 1
+            low[v] = lowest
+            if at < end:
+                w = np.int64(targets[at])
+                cursor[v] = at + 1
+                clock += 1
+                found[w] = low[w] = clock
+                cursor[w] = offsets[w]
+                path[depth] = w
+                depth += 1
+                waiting[held] = w
+                held += 1
                 continue
             depth -= 1
             if depth > 0:

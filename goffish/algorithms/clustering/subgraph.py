@@ -89,10 +89,10 @@ class TriangleCount(SubgraphProgram):
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         count, due = batch["triangles"], np.zeros(batch.remote_vertex.size, np.int64)
-        middle = _row_middles(batch)
+        middle = row_middles(batch)
         if step.number == 1:
             kernels.local_triangles(batch.rows, middle, count, due)
-            vertex, target = _news(batch, middle, np.full(batch.num_vertices, True))
+            vertex, target = news_of(batch, middle, np.full(batch.num_vertices, True))
             step.send_to_subgraph(target, count=batch["degree"][vertex], far=batch.start + vertex, origin=-1)
         else:
             self._answer(batch, step, middle, due)
@@ -105,7 +105,7 @@ class TriangleCount(SubgraphProgram):
             np.ascontiguousarray(step.messages[n]) for n in ("vertex", "count", "far", "origin", "subgraph")
         )
         degrees = vertex < 0
-        batch["remote_degree"][_find_remote(batch, subgraph[degrees], far[degrees])] = told[degrees]
+        batch["remote_degree"][find_remote(batch, subgraph[degrees], far[degrees])] = told[degrees]
         counts = (vertex >= 0) & (far < 0)
         np.add.at(batch["triangles"], vertex[counts], told[counts])
         questions = (vertex >= 0) & (far >= 0)
@@ -158,15 +158,15 @@ class CoreNumbers(SubgraphProgram):
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         before = batch["remote_core"].copy()
-        touched = _find_remote(batch, step.messages["subgraph"], step.messages["vertex_number"])
+        touched = find_remote(batch, step.messages["subgraph"], step.messages["vertex_number"])
         np.minimum.at(batch["remote_core"], touched, step.messages["core"])
         changed = np.full(batch.num_vertices, step.number == 1)
-        middle = _row_middles(batch)
+        middle = row_middles(batch)
         kernels.lower_cores(
             step.active, step.number == 1, batch.rows, middle, step.message_offsets, touched, before,
             batch["remote_core"], batch["core"], batch["support"], changed,
         )  # fmt: skip
-        vertex, target = _news(batch, middle, changed)
+        vertex, target = news_of(batch, middle, changed)
         step.send_to_subgraph(target, vertex_number=batch.start + vertex, core=batch["core"][vertex])
         step.vote_to_halt()
 
@@ -174,7 +174,7 @@ class CoreNumbers(SubgraphProgram):
         return {"core": sg["core"]}
 
 
-def _find_remote(batch: SubgraphBatch, subgraph: NDArray[np.int64], vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_remote(batch: SubgraphBatch, subgraph: NDArray[np.int64], vertex: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of the remote table by (local subgraph, partitioned vertex number)."""
     owner = np.repeat(np.arange(batch.num_subgraphs), np.diff(batch.remote_offsets))
     span = batch.num_subgraphs and int(batch.remote_vertex.max(initial=0)) + 1
@@ -182,13 +182,13 @@ def _find_remote(batch: SubgraphBatch, subgraph: NDArray[np.int64], vertex: NDAr
     return np.searchsorted(table, subgraph * span + vertex)
 
 
-def _row_middles(batch: SubgraphBatch) -> NDArray[np.int64]:
+def row_middles(batch: SubgraphBatch) -> NDArray[np.int64]:
     middle = np.empty(batch.num_vertices, np.int64)
     kernels.split_rows(batch.offsets, batch.targets, middle)
     return middle
 
 
-def _news(
+def news_of(
     batch: SubgraphBatch, middle: NDArray[np.int64], changed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Changed border vertices and the neighboring subgraphs to notify about each."""

@@ -143,6 +143,8 @@ WORK: Mapping[str, tuple[str, ...]] = {
     "triangles": ("vertex", "arc", "arc * sqrt arcs", "boundary arc", "superstep * partition"),
     "clustering": ("vertex", "arc", "arc * sqrt arcs", "boundary arc", "superstep * partition"),
     "cores": (*_TRAVERSAL, "arc * log2 vertices"),
+    "independent-set": (*_TRAVERSAL, "arc * log2 vertices"),
+    "coloring": (*_TRAVERSAL, "arc * log2 vertices"),
     "counts": _TRAVERSAL,
     "quotient": _TRAVERSAL,
 }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Structure: spanning forests, biconnected components, independent sets, matchings, colorings and label propagation."""
