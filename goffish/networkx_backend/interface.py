@@ -52,8 +52,13 @@ from goffish.networkx_backend.pagerank import can_rank, pagerank
 from goffish.networkx_backend.paths import (
     all_pairs_dijkstra_path_length,
     all_pairs_shortest_path_length,
+    bidirectional_dijkstra,
+    bidirectional_shortest_path,
     descendants_at_distance,
+    dijkstra_path,
+    dijkstra_path_length,
     has_path,
+    shortest_path,
     shortest_path_length,
     single_source_dijkstra_path_length,
     single_source_shortest_path_length,
@@ -61,15 +66,16 @@ from goffish.networkx_backend.paths import (
 
 __all__ = [
     "BackendGraph", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "average_clustering",
-    "betweenness_centrality", "betweenness_centrality_subset", "can_run", "closeness_centrality", "clustering",
-    "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number", "descendants_at_distance",
+    "betweenness_centrality", "betweenness_centrality_subset", "bidirectional_dijkstra", "bidirectional_shortest_path",
+    "can_run", "closeness_centrality", "clustering", "connected_components", "convert", "convert_from_nx",
+    "convert_to_nx", "core_number", "descendants_at_distance", "dijkstra_path", "dijkstra_path_length",
     "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "harmonic_centrality", "has_path",
     "is_connected", "is_strongly_connected", "is_weakly_connected", "leiden_communities", "leiden_partitions",
     "louvain_communities", "louvain_partitions", "modularity", "node_connected_component",
     "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
-    "on_start_tests", "pagerank", "shortest_path_length", "should_run", "single_source_dijkstra_path_length",
-    "single_source_shortest_path_length", "strongly_connected_components", "transitivity", "triangles",
-    "weakly_connected_components",
+    "on_start_tests", "pagerank", "shortest_path", "shortest_path_length", "should_run",
+    "single_source_dijkstra_path_length", "single_source_shortest_path_length", "strongly_connected_components",
+    "transitivity", "triangles", "weakly_connected_components",
 ]  # fmt: skip
 
 #: Functions that are not answered for all arguments, and who says for which.
@@ -79,10 +85,13 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "average_clustering": can_average,
     "betweenness_centrality": centralities.can_sample,
     "betweenness_centrality_subset": centralities.can_relate,
+    "bidirectional_dijkstra": paths.can_connect_by_weight,
     "closeness_centrality": centralities.can_near,
     "clustering": can_cluster,
     "core_number": can_peel,
     "descendants_at_distance": paths.can_reach,
+    "dijkstra_path": paths.can_connect_by_weight,
+    "dijkstra_path_length": paths.can_connect_by_weight,
     "edge_betweenness_centrality": centralities.can_sample_edges,
     "edge_betweenness_centrality_subset": centralities.can_relate_edges,
     "harmonic_centrality": centralities.can_near_some,
@@ -92,6 +101,7 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "louvain_partitions": communities.can_divide_by_level,
     "modularity": communities.can_assess,
     "pagerank": can_rank,
+    "shortest_path": paths.can_connect,
     "shortest_path_length": paths.can_choose,
     "single_source_dijkstra_path_length": paths.can_measure,
     "single_source_shortest_path_length": paths.can_search,
@@ -112,9 +122,10 @@ _ARGUMENTS = {
 }
 #: One walk over the graph, which takes networkx no longer than the walk that a conversion is.
 _ONE_WALK = {
-    "connected_components", "descendants_at_distance", "has_path", "is_connected", "is_weakly_connected",
+    "bidirectional_dijkstra", "bidirectional_shortest_path", "connected_components", "descendants_at_distance",
+    "dijkstra_path", "dijkstra_path_length", "has_path", "is_connected", "is_weakly_connected",
     "node_connected_component", "number_connected_components", "number_weakly_connected_components",
-    "single_source_shortest_path_length", "weakly_connected_components",
+    "shortest_path", "single_source_shortest_path_length", "weakly_connected_components",
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import goffish as gf
+from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.catalogue import ALGORITHMS
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
 from goffish.temporal.options import APPLICATIONS
@@ -23,7 +24,7 @@ OTHERS = {
     "distance", "hops", "vertices", "rank", "local_rank", "block_rank", "community", "betweenness", "closeness",
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
-    "change", "total", "least", "most",
+    "change", "total", "least", "most", "path",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -66,13 +67,20 @@ def tables(result: Any) -> list[pa.Table]:
     return [*found, result.describe()] if hasattr(result, "describe") else found
 
 
+def ends(model: type[Algorithm], graph: gf.Graph, source: Any) -> dict[str, Any]:
+    """The required options of an algorithm: a source, and a target three vertices later."""
+    labels = list(graph)
+    given = {"source": source, "target": labels[labels.index(source) + 3]}
+    return {name: value for name, value in given.items() if name in model.model_fields}
+
+
 @pytest.mark.parametrize("kind", LABELS)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_tables_of_algorithms(name: str, kind: str) -> None:
     model = ALGORITHMS[name]
 
     def answers(graph: gf.Graph, source: Any) -> list[pa.Table]:
-        options = {"source": source} if "source" in model.model_fields else {}
+        options = ends(model, graph, source)
         cut = gf.partition(graph, 2, "range")
         return [table for given in (graph, cut) for table in tables(gf.run(name, given, **options))]
 
@@ -94,6 +102,7 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "reductions": lambda labels: "leaves",
     "seed": lambda labels: 7,
     "time_limit": lambda labels: 1000.0,
+    "bounds": lambda labels: [0.0] * N,
 }
 
 
@@ -113,14 +122,14 @@ def choices(name: str, labels: list[Any]) -> list[dict[str, Any]]:
     """Every option of an algorithm by itself."""
     fields = ALGORITHMS[name].model_fields.items()
     return [
-        {option: value} for option, field in fields if option != "source"
+        {option: value} for option, field in fields if option not in ("source", "target")
         for value in values(option, field.annotation, labels)
     ]  # fmt: skip
 
 
 def answered(name: str, graph: gf.Graph, source: Any, options: dict[str, Any]) -> list[pa.Table] | str:
     """The tables in memory and of a partitioned graph; of options that contradict each other, what is said."""
-    options |= {"source": source} if "source" in ALGORITHMS[name].model_fields else {}
+    options |= ends(ALGORITHMS[name], graph, source)
     found = []
     for given in (graph, gf.partition(graph, 2, "range")):
         try:
@@ -181,9 +190,10 @@ def functions() -> dict[str, Callable[..., Any]]:
 @pytest.mark.parametrize("name", functions())
 def test_tables_of_functions(name: str, kind: str) -> None:
     function = functions()[name]
-    more = "source" in inspect.signature(function).parameters
-    found = function(GRAPHS[kind], *([LABELS[kind][1]] if more else []))
-    numbered = function(GRAPHS["numbers"], *([1] if more else []))
+    names = inspect.signature(function).parameters
+    places = [place for end, place in (("source", 1), ("target", 4)) if end in names]
+    found = function(GRAPHS[kind], *(LABELS[kind][place] for place in places))
+    numbered = function(GRAPHS["numbers"], *places)
     for one, other in zip(tables(found), tables(numbered), strict=True):
         check(one, other, LABELS[kind])
 

@@ -19,7 +19,7 @@ from goffish.algorithms.catalogue import ALGORITHMS
 from tests.cli.conftest import SMALL, Place
 from tests.commands import ENVIRONMENT
 
-FROM = {"bfs", "sssp", "hops"}
+REQUIRED = {"bfs": {"source": 1}, "sssp": {"source": 1}, "hops": {"source": 1}, "path": {"source": 2, "target": 4}}
 
 
 def oracle() -> nx.Graph:
@@ -55,14 +55,15 @@ EXPECTED: dict[str, Any] = {
     "cores": nx.core_number,
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "hops": lambda g: {0: 1, 1: 2, 2: 1},
+    "path": lambda g: {v: hops for hops, v in enumerate(nx.shortest_path(g, 2, 4))},
 }
 
 
 @pytest.mark.parametrize("graph", ["small.txt", "small.gofs"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
-    source = ("--source", "1") if name in FROM else ()
-    body = shared("run", name, graph, *source, "--json").json
+    required = [text for option, value in REQUIRED.get(name, {}).items() for text in (f"--{option}", str(value))]
+    body = shared("run", name, graph, *required, "--json").json
     if name == "landscape":
         told = {row["vertex"]: row["betweenness"] for row in body["rows"] if row["level"] == 1}
         assert told == EXPECTED["betweenness"](oracle())
@@ -86,8 +87,7 @@ def test_algorithm(shared: Place, name: str, graph: str) -> None:
 
 
 def needs_engine(name: str) -> bool:
-    options = {"source": 1} if name in FROM else {}
-    return ALGORITHMS[name](**options).needs_engine()
+    return ALGORITHMS[name](**REQUIRED.get(name, {})).needs_engine()
 
 
 def test_people_read_calm_lines(shared: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -78,6 +79,38 @@ def test_pairs(graph: nx.Graph, data: st.DataObject) -> None:
     same(nx.has_path, graph, source, target)
     same(nx.shortest_path_length, graph, source, target)
     same(nx.shortest_path_length, graph, source, target, weight="weight", typed=False)
+
+
+@given(odd_graphs(), st.data())
+def test_paths_between_nodes(graph: nx.Graph, data: st.DataObject) -> None:
+    """Of several shortest paths, networkx's or another one."""
+    ends = st.sampled_from([*graph, "nobody"])
+    source, target = data.draw(ends), data.draw(ends)
+    for weight in ("weight", "nothing", None):
+        for function in (nx.shortest_path, nx.dijkstra_path, nx.bidirectional_dijkstra):
+            expected = told(function, graph, source, target, weight=weight, backend="networkx")
+            found = told(function, graph, source, target, weight=weight, backend="goffish")
+            if isinstance(expected, type):
+                assert found is expected
+                continue
+            path = found
+            if function is nx.bidirectional_dijkstra:
+                assert (found[0], type(found)) == (pytest.approx(expected[0], rel=1e-12), tuple)
+                expected, path = expected[1], found[1]
+            assert (path[0], path[-1]) == (source, target)
+            lengths = [length_of(graph, nodes, weight) for nodes in (expected, path)]
+            assert lengths[1] == pytest.approx(lengths[0], rel=1e-12)
+        same(nx.dijkstra_path_length, graph, source, target, weight=weight, typed=False)
+    expected = told(nx.bidirectional_shortest_path, graph, source, target, backend="networkx")
+    found = told(nx.bidirectional_shortest_path, graph, source, target, backend="goffish")
+    assert found is expected if isinstance(expected, type) else len(found) == len(expected)
+
+
+def length_of(graph: nx.Graph, path: list[Any], weight: str | None) -> float:
+    def shortest(data: Any) -> Any:
+        return min(one.get(weight, 1) for one in (data.values() if graph.is_multigraph() else [data]))
+
+    return float(sum(1 if weight is None else shortest(graph[u][v]) for u, v in pairwise(path)))
 
 
 @given(odd_graphs(), st.sampled_from([None, -1, 0, 3, 4.5]))

@@ -1,15 +1,18 @@
-"""Paths from one vertex: the calls, and their options."""
+"""Paths and distances: the calls, and their options."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from goffish.algorithms.algorithm import Algorithm, Label, Note
+from goffish.definitions import KnownName
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from goffish.algorithms.dispatch import AnyGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
@@ -102,6 +105,38 @@ class ShortestPaths(_FromSource):
         return table, {"reached": int(reached.size), "farthest": float(reached.max(initial=0.0))}
 
 
+class PathBetween(_FromSource):
+    """Shortest path between two vertices."""
+
+    name = "path"
+    title = "Shortest path between two vertices, or the k shortest paths."
+    in_memory = True
+    one_thread = True
+
+    target: Label = Field(description="Label of the target vertex.")
+    k: int | None = Field(
+        default=None, ge=1, description="Number of paths without repeated vertices [default: one path]."
+    )
+    weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
+    bounds: Annotated[Any, KnownName()] = Field(
+        default=None, description="Lower bounds of the distances to the target, one for each vertex."
+    )
+
+    def labels(self) -> list[int | str]:
+        return [self.source, self.target]
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.paths.pairs import shortest_path, shortest_paths
+        from goffish.errors import InputError
+
+        measured = graph if self.weighted else graph.unweighted()
+        if self.k is None:
+            return shortest_path(measured, self.source, self.target, bounds=self.bounds)
+        if self.bounds is not None:
+            raise InputError("k and bounds are mutually exclusive: k paths are found with exact distances")
+        return shortest_paths(measured, self.source, self.target, self.k)
+
+
 def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
     """Count the hops from one vertex to every other vertex (breadth-first search).
 
@@ -185,3 +220,137 @@ def sssp(graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: 
     from goffish.algorithms.dispatch import answer
 
     return answer(ShortestPaths.checked(source=source, weighted=weighted), graph, threads=threads)
+
+
+def shortest_path(
+    graph: AnyGraph,
+    source: int | str,
+    target: int | str,
+    *,
+    k: int | None = None,
+    weighted: bool = True,
+    bounds: Any = None,
+    threads: int | None = None,
+) -> Result:
+    """Find a shortest path between two vertices, or the `k` shortest paths.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to search; a partitioned graph is put together in memory. Arcs are followed in their direction.
+    source, target : int or str
+        Labels of the first and the last vertex.
+    k : int, optional
+        Number of paths, at least 1, none of which has a vertex twice [default: one path]. There may be fewer.
+    weighted : bool
+        Use edge weights as lengths if the graph has any [default: True]; ``False`` counts hops.
+    bounds : array-like of float, shape (n,), optional
+        For each vertex, in vertex order, a lower bound of its distance to `target` (infinite: not reachable), such as
+        `coordinate_bounds` computes; 0 at the target. Not with `k`.
+    threads : int, optional
+        The kernel uses one thread and warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``distance`` (float64, from `source`), in the order of the path. `summary` holds
+        ``length`` and ``hops``. With `k`, the column ``path`` (1 is the shortest) comes first, and `summary` holds
+        ``paths``, ``shortest`` and ``longest`` (lengths).
+
+    Raises
+    ------
+    InputError
+        If there is no path, `source` or `target` is not a vertex of the graph, or an option is out of range.
+
+    Notes
+    -----
+    Without weights, breadth-first searches from both ends meet; with weights, Dijkstra's algorithm runs from both ends;
+    with `bounds`, the search is A*, which is exact if no bound exceeds the distance. Of several shortest paths, one is
+    returned, the same in each run. The result is exact if sums of the weights are, as those of integers are; else up to
+    rounding.
+
+    The `k` shortest paths are those of Yen's algorithm: distances to `target` from one search against the arcs are the
+    bounds of all further searches, and a deviation is only searched when its bound is the least. Paths that differ only
+    in parallel edges count once.
+
+    Memory beside the graph: at most 12 bytes a vertex without weights; 24 bytes a vertex and 24 an arc with weights,
+    of which only what the searches reach is used. A directed graph is reversed once and keeps its reverse. `k` paths
+    take 41 bytes for each vertex of each path.
+
+    References
+    ----------
+    J. Y. Yen, "Finding the k shortest loopless paths in a network", Management Science 17(11), 1971.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> graph = gf.from_edges(["a", "b", "a", "c"], ["b", "d", "c", "d"], [1.0, 1.0, 2.0, 2.0])
+    >>> gf.shortest_path(graph, "a", "d").to_dict()
+    {'a': 0.0, 'b': 1.0, 'd': 2.0}
+    >>> [row for row in gf.shortest_path(graph, "a", "d", k=2) if row[1] == "d"]
+    [(1, 'd', 2.0), (2, 'd', 4.0)]
+    """
+    from goffish.algorithms.dispatch import answer
+
+    asked = PathBetween.checked(source=source, target=target, k=k, weighted=weighted, bounds=bounds)
+    return answer(asked, graph, threads=threads)
+
+
+def coordinate_bounds(
+    graph: Graph,
+    target: int | str,
+    columns: tuple[str, str] = ("x", "y"),
+    *,
+    great_circle: bool = False,
+    factor: float | None = None,
+) -> NDArray[np.float64]:
+    """Compute lower bounds of the distances to a vertex from coordinates, for `shortest_path`.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph with vertex attributes.
+    target : int or str
+        Label of the vertex.
+    columns : pair of str
+        Names of the vertex attributes with the coordinates [default: ``("x", "y")`].
+    great_circle : bool
+        The coordinates are longitudes and latitudes in degrees, and straight lines are in meters along the surface of
+        the Earth [default: False].
+    factor : float, optional
+        Least length of an edge relative to the straight line between its ends, at least 0 [default: computed from all
+        edges, so that the bounds are valid].
+
+    Returns
+    -------
+    array of float64, shape (n,)
+        `factor` times the straight line to `target`, in vertex order.
+
+    Raises
+    ------
+    InputError
+        If `target` is not a vertex, an attribute is missing or is not a finite number everywhere, or `factor` is
+        negative.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> places = {"x": [0.0, 3.0, 3.0], "y": [0.0, 0.0, 4.0]}
+    >>> graph = gf.from_edges([0, 1], [1, 2], [6.0, 8.0], vertex_attributes=places)
+    >>> gf.coordinate_bounds(graph, 2).round(6).tolist()
+    [10.0, 8.0, 0.0]
+    >>> gf.shortest_path(graph, 0, 2, bounds=gf.coordinate_bounds(graph, 2)).summary
+    {'length': 14.0, 'hops': 2}
+    """
+    from goffish.algorithms.paths import pairs
+    from goffish.errors import InputError
+    from goffish.graph import Graph
+    from goffish.graph.guards import expect
+
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
+    names = tuple(columns) if isinstance(columns, tuple | list) else ()
+    if len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise InputError(f"columns={columns!r}: must be two names of vertex attributes")
+    if factor is not None and (isinstance(factor, bool | str) or not 0.0 <= float(factor) < float("inf")):
+        raise InputError(f"factor={factor!r}: must be a number of at least 0")
+    return pairs.coordinate_bounds(graph, target, (names[0], names[1]), bool(great_circle), factor)
