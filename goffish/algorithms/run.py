@@ -30,8 +30,8 @@ def run(
     ----------
     algorithm : str or SubgraphProgram
         Name of an algorithm, as in ``goffish run ALGORITHM``, or an instance of your program. The names are
-        "betweenness", "bfs", "blockrank", "closeness", "components", "cores", "counts", "harmonic", "hops",
-        "landscape", "louvain", "max-value", "pagerank", "path", "quotient", "sssp", "strong-components" and
+        "betweenness", "bfs", "blockrank", "closeness", "components", "cores", "counts", "distances", "harmonic",
+        "hops", "landscape", "louvain", "max-value", "pagerank", "path", "quotient", "sssp", "strong-components" and
         "triangles".
     graph : Graph, PartitionedGraph or None
         Graph to analyze. The engine partitions a `Graph` first. With ``engine="mpi"`` only rank 0 needs a graph in

@@ -93,8 +93,8 @@ def depends_on_weights(name: str) -> bool:
 def test_the_walk_finds_what_is_known_to_calculate_with_weights() -> None:
     found = {name.removeprefix("run ").split()[0] for name in WAYS if depends_on_weights(name)}
     assert found >= {
-        "betweenness", "closeness", "edge_betweenness", "harmonic", "landscape", "louvain", "merge_small", "modularity",
-        "pagerank", "path", "sssp",
+        "betweenness", "closeness", "distances", "edge_betweenness", "harmonic", "landscape", "louvain", "merge_small",
+        "modularity", "pagerank", "path", "sssp",
     }  # fmt: skip
 
 

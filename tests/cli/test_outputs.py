@@ -81,6 +81,11 @@ def test_algorithm(shared: Place, name: str, graph: str) -> None:
         assert sum(row["arcs"] + row["remote_arcs"] for row in rows) >= 10
     elif name == "quotient":
         assert sum(row["links"] for row in rows) == 2 * body["summary"]["cut_edges"]
+    elif name == "distances":
+        lengths = dict(nx.all_pairs_shortest_path_length(oracle()))
+        assert {(row["source"], row["target"]): row["distance"] for row in rows} == {
+            (u, v): length for u, found in lengths.items() for v, length in found.items()
+        }
     else:
         first, second = list(rows[0])[:2]
         assert {row[first]: row[second] for row in rows} == EXPECTED[name](oracle())

@@ -17,7 +17,8 @@ MODULES = [
     "centrality.tests.test_betweenness_centrality", "centrality.tests.test_betweenness_centrality_subset",
     "centrality.tests.test_closeness_centrality", "centrality.tests.test_harmonic_centrality",
     "community.tests.test_leiden", "community.tests.test_louvain", "community.tests.test_quality",
-    "components.tests.test_connected", "components.tests.test_weakly_connected", "link_analysis.tests.test_pagerank",
+    "components.tests.test_connected", "components.tests.test_strongly_connected",
+    "components.tests.test_weakly_connected", "link_analysis.tests.test_pagerank",
     "shortest_paths.tests.test_generic", "shortest_paths.tests.test_unweighted", "shortest_paths.tests.test_weighted",
     "tests.test_cluster", "tests.test_core", "traversal.tests.test_bfs",
 ]  # fmt: skip

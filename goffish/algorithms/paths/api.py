@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -135,6 +136,28 @@ class PathBetween(_FromSource):
         if self.bounds is not None:
             raise InputError("k and bounds are mutually exclusive: k paths are found with exact distances")
         return shortest_paths(measured, self.source, self.target, self.k)
+
+
+class Distances(Algorithm):
+    """Distances between several vertices."""
+
+    name = "distances"
+    title = "Distances between several vertices, or all within a cutoff."
+    in_memory = True
+
+    sources: tuple[Label, ...] | None = Field(default=None, description="Distances from these vertices [default: all].")
+    targets: tuple[Label, ...] | None = Field(default=None, description="Distances to these vertices [default: all].")
+    weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
+    cutoff: float | None = Field(default=None, ge=0, description="Largest distance [default: unlimited].")
+
+    def labels(self) -> list[int | str]:
+        return [*(self.sources or ()), *(self.targets or ())]
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.paths.tables import distances
+
+        measured = graph if self.weighted else graph.unweighted()
+        return distances(measured, self.sources, self.targets, cutoff=self.cutoff, threads=threads)
 
 
 def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
@@ -294,6 +317,63 @@ def shortest_path(
 
     asked = PathBetween.checked(source=source, target=target, k=k, weighted=weighted, bounds=bounds)
     return answer(asked, graph, threads=threads)
+
+
+def distances(
+    graph: AnyGraph,
+    sources: Iterable[int | str] | None = None,
+    targets: Iterable[int | str] | None = None,
+    *,
+    weighted: bool = True,
+    cutoff: float | None = None,
+    threads: int | None = None,
+) -> Result:
+    """Compute the distances between several vertices.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to search; a partitioned graph is put together in memory. Arcs are followed in their direction.
+    sources, targets : iterable of int or str, optional
+        Labels of the vertices from which and to which distances are computed [default: all vertices].
+    weighted : bool
+        Use edge weights as lengths if the graph has any [default: True]; ``False`` counts hops.
+    cutoff : float, optional
+        Leave out pairs that are farther apart, at least 0 [default: unlimited].
+    threads : int, optional
+        Number of threads [default: all processors]. The result does not depend on it.
+
+    Returns
+    -------
+    Result
+        Columns ``source``, ``target`` and ``distance`` (float64), a row for each pair with a path within `cutoff`, that
+        of a vertex and itself included, in vertex order. `summary` holds ``pairs`` and ``farthest`` (largest distance).
+
+    Raises
+    ------
+    InputError
+        If `sources` or `targets` names an unknown vertex, or an option is out of range.
+
+    Notes
+    -----
+    One search for each source, shared among threads, which ends at `cutoff` or at the last of the `targets`. Memory
+    beside the graph and the labels: at most 60 bytes a row, and for each thread 60 bytes a vertex and with weights 48
+    bytes an arc. All pairs of a graph with 10,000 vertices can take 6 GB; `cutoff` or `targets` lowers that.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> graph = gf.from_edges([1, 2, 3], [2, 3, 4])
+    >>> gf.distances(graph, [1, 4], [3, 4]).to_dict()
+    {(1, 3): 2.0, (1, 4): 3.0, (4, 3): 1.0, (4, 4): 0.0}
+    >>> len(gf.distances(graph, cutoff=1))
+    10
+    """
+    from goffish.algorithms.dispatch import answer
+
+    given = {"sources": sources, "targets": targets}
+    ends = {name: tuple(v) if isinstance(v, Iterable) and not isinstance(v, str) else v for name, v in given.items()}
+    return answer(Distances.checked(**ends, weighted=weighted, cutoff=cutoff), graph, threads=threads)
 
 
 def coordinate_bounds(
