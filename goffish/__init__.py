@@ -38,7 +38,17 @@ if TYPE_CHECKING:
     from goffish.algorithms.landscape.api import landscape
     from goffish.algorithms.landscape.levels import CommunityLandscape
     from goffish.algorithms.pagerank.api import blockrank, pagerank
-    from goffish.algorithms.paths.api import bfs, coordinate_bounds, distances, shortest_path, sssp
+    from goffish.algorithms.paths.api import (
+        bfs,
+        coordinate_bounds,
+        diameter,
+        distances,
+        eccentricity,
+        longest_path,
+        shortest_path,
+        sssp,
+        topological_order,
+    )
     from goffish.algorithms.run import run
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
@@ -103,7 +113,10 @@ _HOMES = {
     ),
     "goffish.algorithms.landscape.api": ("landscape",),
     "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
-    "goffish.algorithms.paths.api": ("bfs", "coordinate_bounds", "distances", "shortest_path", "sssp"),
+    "goffish.algorithms.paths.api": (
+        "bfs", "coordinate_bounds", "diameter", "distances", "eccentricity", "longest_path", "shortest_path", "sssp",
+        "topological_order",
+    ),
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
@@ -134,13 +147,14 @@ __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs", "blockrank",
-    "closeness", "condensation", "connected_components", "contract", "coordinate_bounds", "core_numbers", "difference",
-    "distances", "edge_betweenness", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas",
-    "from_polars", "from_scipy", "harmonic", "intersection", "join_edges", "join_vertices", "landscape", "louvain",
-    "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph",
-    "per_vertex", "quality", "read", "relabel", "run", "run_series", "sample", "shortest_path", "sssp",
-    "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
-    "to_pandas", "to_polars", "to_scipy", "triangles", "union", "verify", "vertices_to_arrow", "write",
+    "closeness", "condensation", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
+    "difference", "distances", "eccentricity", "edge_betweenness", "from_arrow", "from_edges", "from_igraph",
+    "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic", "intersection", "join_edges",
+    "join_vertices", "landscape", "longest_path", "louvain", "modularity", "open", "open_series", "pagerank",
+    "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "relabel", "run",
+    "run_series", "sample", "shortest_path", "sssp", "strongly_connected_components", "temporal_paths",
+    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+    "topological_order", "triangles", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

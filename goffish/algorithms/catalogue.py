@@ -20,7 +20,17 @@ from goffish.algorithms.communities.api import Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
-from goffish.algorithms.paths.api import BreadthFirst, Distances, HopCounts, PathBetween, ShortestPaths
+from goffish.algorithms.paths.api import (
+    BreadthFirst,
+    Diameter,
+    Distances,
+    Eccentricity,
+    HopCounts,
+    LongestPath,
+    PathBetween,
+    ShortestPaths,
+    TopologicalOrder,
+)
 from goffish.errors import GoffishWarning, InputError
 
 #: Group of the entry points: by the name of an algorithm, its class.
@@ -29,8 +39,9 @@ GROUP = "goffish.algorithms"
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, StrongComponents, BreadthFirst, ShortestPaths, PathBetween, Distances, PageRanks, BlockRanks,
-        Louvain, Betweenness, Closeness, Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
+        Components, StrongComponents, BreadthFirst, ShortestPaths, PathBetween, Distances, Eccentricity, Diameter,
+        TopologicalOrder, LongestPath, PageRanks, BlockRanks, Louvain, Betweenness, Closeness, Harmonic, Landscape,
+        Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

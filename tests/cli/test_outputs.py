@@ -22,6 +22,13 @@ from tests.commands import ENVIRONMENT
 REQUIRED = {"bfs": {"source": 1}, "sssp": {"source": 1}, "hops": {"source": 1}, "path": {"source": 2, "target": 4}}
 
 
+#: Answers for names.csv with directions, by key.
+DIRECTED = {
+    "topological-order": {"a": 0, "b": 1, "c": 2, "d": 3},
+    "longest-path": {"a": 0.0, "b": 1.5, "c": 3.5, "d": 4.0},
+}
+
+
 def oracle() -> nx.Graph:
     return nx.parse_edgelist(SMALL.splitlines(), nodetype=int)
 
@@ -55,12 +62,24 @@ EXPECTED: dict[str, Any] = {
     "cores": nx.core_number,
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "hops": lambda g: {0: 1, 1: 2, 2: 1},
+    "eccentricity": lambda g: {v: max(nx.single_source_shortest_path_length(g, v).values()) for v in g},
+    "diameter": lambda g: {1: 4},
     "path": lambda g: {v: hops for hops, v in enumerate(nx.shortest_path(g, 2, 4))},
 }
 
 
+@pytest.mark.parametrize("name", DIRECTED)
+def test_algorithms_of_directed_graphs(shared: Place, name: str) -> None:
+    body = shared("run", name, "names.csv", "--directed", "--json").json
+    first, second = list(body["rows"][0])
+    assert {row[first]: row[second] for row in body["rows"]} == DIRECTED[name]
+    ended = shared("run", name, "small.txt", "--directed")
+    assert (ended.code, ended.err) == (2, "error: graph has a cycle: 1 -> 2 -> 3 -> 1\n")
+    assert "graph is undirected" in shared("run", name, "small.txt").err
+
+
 @pytest.mark.parametrize("graph", ["small.txt", "small.gofs"])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in DIRECTED])
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
     required = [text for option, value in REQUIRED.get(name, {}).items() for text in (f"--{option}", str(value))]
     body = shared("run", name, graph, *required, "--json").json

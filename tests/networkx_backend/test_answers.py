@@ -113,6 +113,36 @@ def length_of(graph: nx.Graph, path: list[Any], weight: str | None) -> float:
     return float(sum(1 if weight is None else shortest(graph[u][v]) for u, v in pairwise(path)))
 
 
+@given(odd_graphs())
+def test_eccentricities(graph: nx.Graph) -> None:
+    parts = nx.strongly_connected_components if graph.is_directed() else nx.connected_components
+    for part in (graph, *map(graph.subgraph, list(parts(graph))[:3])):
+        expected = told(nx.eccentricity, part, backend="networkx")
+        assert told(nx.eccentricity, part, backend="goffish") == expected
+        if isinstance(expected, dict) and expected:
+            assert same(nx.diameter, part) == max(expected.values())
+            same(nx.radius, part)
+            for function in (nx.center, nx.periphery):
+                found, theirs = (function(part, backend=name) for name in ("goffish", "networkx"))
+                assert (len(found), set(found)) == (len(theirs), set(theirs))
+
+
+@given(odd_graphs())
+def test_graphs_without_cycles(graph: nx.Graph) -> None:
+    same(nx.is_directed_acyclic_graph, graph)
+    place = {v: i for i, v in enumerate(graph)}
+    back = [edge for edge in graph.edges if place[edge[0]] >= place[edge[1]]]
+    forward = graph.copy()
+    forward.remove_edges_from(back if graph.is_directed() else [])
+    same(nx.is_directed_acyclic_graph, forward)
+    for one in (graph, forward):
+        for weight in ("weight", "nothing"):
+            same(nx.dag_longest_path_length, one, weight, typed=False)
+            expected = told(nx.dag_longest_path, one, weight, backend="networkx")
+            found = told(nx.dag_longest_path, one, weight, backend="goffish")
+            assert found is expected if isinstance(expected, type) else type(found) is list
+
+
 @given(odd_graphs(), st.sampled_from([None, -1, 0, 3, 4.5]))
 def test_weighted_lengths(graph: nx.Graph, cutoff: float | None) -> None:
     # Where only some edges have a weight, whole lengths may be floats here.
