@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         distances,
         eccentricity,
         longest_path,
+        neighborhood_function,
         shortest_path,
         sssp,
         topological_order,
@@ -114,8 +115,8 @@ _HOMES = {
     "goffish.algorithms.landscape.api": ("landscape",),
     "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
     "goffish.algorithms.paths.api": (
-        "bfs", "coordinate_bounds", "diameter", "distances", "eccentricity", "longest_path", "shortest_path", "sssp",
-        "topological_order",
+        "bfs", "coordinate_bounds", "diameter", "distances", "eccentricity", "longest_path",
+        "neighborhood_function", "shortest_path", "sssp", "topological_order",
     ),
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
@@ -150,11 +151,11 @@ __all__ = [
     "closeness", "condensation", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
     "difference", "distances", "eccentricity", "edge_betweenness", "from_arrow", "from_edges", "from_igraph",
     "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic", "intersection", "join_edges",
-    "join_vertices", "landscape", "longest_path", "louvain", "modularity", "open", "open_series", "pagerank",
-    "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "relabel", "run",
-    "run_series", "sample", "shortest_path", "sssp", "strongly_connected_components", "temporal_paths",
-    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
-    "topological_order", "triangles", "union", "verify", "vertices_to_arrow", "write",
+    "join_vertices", "landscape", "longest_path", "louvain", "modularity", "neighborhood_function", "open",
+    "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality",
+    "read", "relabel", "run", "run_series", "sample", "shortest_path", "sssp", "strongly_connected_components",
+    "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars",
+    "to_scipy", "topological_order", "triangles", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -40,9 +40,9 @@ API = {
     "algorithms": (
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",
         ["connected_components", "strongly_connected_components", "condensation", "bfs", "sssp", "shortest_path",
-         "coordinate_bounds", "distances", "eccentricity", "diameter", "topological_order", "longest_path", "pagerank",
-         "blockrank", "triangles", "core_numbers", "closeness", "harmonic", "betweenness", "edge_betweenness", "run",
-         "Result", "RunStats"],
+         "coordinate_bounds", "distances", "eccentricity", "diameter", "neighborhood_function", "topological_order",
+         "longest_path", "pagerank", "blockrank", "triangles", "core_numbers", "closeness", "harmonic", "betweenness",
+         "edge_betweenness", "run", "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",

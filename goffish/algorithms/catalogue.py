@@ -27,6 +27,7 @@ from goffish.algorithms.paths.api import (
     Eccentricity,
     HopCounts,
     LongestPath,
+    Neighborhood,
     PathBetween,
     ShortestPaths,
     TopologicalOrder,
@@ -40,8 +41,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PathBetween, Distances, Eccentricity, Diameter,
-        TopologicalOrder, LongestPath, PageRanks, BlockRanks, Louvain, Betweenness, Closeness, Harmonic, Landscape,
-        Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
+        Neighborhood, TopologicalOrder, LongestPath, PageRanks, BlockRanks, Louvain, Betweenness, Closeness, Harmonic,
+        Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

@@ -31,8 +31,8 @@ def run(
     algorithm : str or SubgraphProgram
         Name of an algorithm, as in ``goffish run ALGORITHM``, or an instance of your program. The names are
         "betweenness", "bfs", "blockrank", "closeness", "components", "cores", "counts", "diameter", "distances",
-        "eccentricity", "harmonic", "hops", "landscape", "longest-path", "louvain", "max-value", "pagerank", "path",
-        "quotient", "sssp", "strong-components", "topological-order" and "triangles".
+        "eccentricity", "harmonic", "hops", "landscape", "longest-path", "louvain", "max-value", "neighborhood",
+        "pagerank", "path", "quotient", "sssp", "strong-components", "topological-order" and "triangles".
     graph : Graph, PartitionedGraph or None
         Graph to analyze. The engine partitions a `Graph` first. With ``engine="mpi"`` only rank 0 needs a graph in
         memory; the other ranks may pass ``None``.

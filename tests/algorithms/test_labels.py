@@ -25,7 +25,7 @@ OTHERS = {
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
     "change", "total", "least", "most", "path",
-    "eccentricity",
+    "eccentricity", "pairs",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -111,6 +111,7 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "attribute": lambda labels: "height",
     "reductions": lambda labels: "leaves",
     "seed": lambda labels: 7,
+    "registers": lambda labels: 16,
     "time_limit": lambda labels: 1000.0,
     "bounds": lambda labels: [0.0] * N,
 }

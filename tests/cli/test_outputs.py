@@ -64,6 +64,7 @@ EXPECTED: dict[str, Any] = {
     "hops": lambda g: {0: 1, 1: 2, 2: 1},
     "eccentricity": lambda g: {v: max(nx.single_source_shortest_path_length(g, v).values()) for v in g},
     "diameter": lambda g: {1: 4},
+    "neighborhood": lambda g: {hops: pytest.approx(pairs, rel=0.3) for hops, pairs in enumerate((6, 16, 20))},
     "path": lambda g: {v: hops for hops, v in enumerate(nx.shortest_path(g, 2, 4))},
 }
 

@@ -1,18 +1,26 @@
-"""Eccentricities and diameters of a whole graph in one process."""
+"""Eccentricities, diameters and neighborhood functions of a whole graph in one process."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.algorithms.components.in_memory import strong_component_of
-from goffish.algorithms.paths import sweep_kernels
+from goffish.algorithms.paths import score_kernels, sweep_kernels
 from goffish.algorithms.paths.sweep_kernels import Bounds, Groups, Scratch
 from goffish.gopher.result import Result
 from goffish.graph import Graph
+from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
 from goffish.kernels.csr import Csr
 from goffish.threads import interruptible
+
+#: Registers that a task looks at, some milliseconds, and tasks of a step at most.
+_WORK, _TASKS = 1 << 22, 256
+#: Share of the pairs within the effective diameter.
+_SHARE = 0.9
 
 
 def eccentricities(graph: Graph) -> tuple[NDArray[np.int64], int]:
@@ -64,3 +72,38 @@ def diameter(graph: Graph) -> Result:
         }
     )  # fmt: skip
     return Result("diameter", table, {"diameter": max(distance, 0), "searches": searches})
+
+
+def neighborhood_function(graph: Graph, *, registers: int, seed: int, threads: int | None = None) -> Result:
+    """Estimate the number of pairs within each number of hops; see `goffish.neighborhood_function`."""
+    n, bits, weight = graph.num_vertices, registers.bit_length() - 1, score_kernels.weight_of(registers)
+    workers = thread_count(threads)
+    sketches = score_kernels.Sketches.make(n, registers)
+    score_kernels.begin(np.uint64(seed & (2**64 - 1)), bits, weight, sketches)
+    bounds = balanced_rows(graph.offsets, min(1 + (graph.num_arcs + n) * registers // _WORK, _TASKS)).tolist()
+    totals = [float(sketches.size.sum())]
+    while n:
+        sketches = sketches.turned()
+
+        def step(first: int, last: int, now: score_kernels.Sketches = sketches) -> int:
+            return int(score_kernels.step(graph.offsets, graph.targets, first, last, bits, weight, now))
+
+        tasks = [(first, last) for first, last in pairwise(bounds) if last > first]
+        if not sum(run_tasks(step, tasks, workers)):
+            break
+        totals.append(float(sketches.size.sum()))
+    # Estimates of growing sets may shrink where small ones are corrected.
+    pairs = np.maximum.accumulate(np.array(totals))
+    table = pa.table({"hops": np.arange(pairs.size), "pairs": pairs})
+    return Result("neighborhood", table, _spread(pairs))
+
+
+def _spread(pairs: NDArray[np.float64]) -> dict[str, float]:
+    """Effective diameter, by interpolation, and mean distance of different vertices."""
+    at = int(np.searchsorted(pairs, _SHARE * pairs[-1]))
+    effective = 0.0
+    if at:
+        effective = at - 1 + float((_SHARE * pairs[-1] - pairs[at - 1]) / (pairs[at] - pairs[at - 1]))
+    gained, apart = np.diff(pairs), float(pairs[-1] - pairs[0])
+    mean = float((gained * np.arange(1, pairs.size)).sum()) / apart if apart else 0.0
+    return {"effective_diameter": effective, "mean_distance": mean}
