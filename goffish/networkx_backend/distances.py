@@ -91,6 +91,11 @@ def can_lengthen(G: Any, weight: Any = "weight", default_weight: Any = 1, topo_o
     return (default_weight == 1 and topo_order is None) or "default_weight or topo_order"
 
 
+def can_lengthen_to(G: Any, weight: Any = "weight", default_weight: Any = 1) -> Verdict:
+    """Whether lengths of longest paths are answered."""
+    return can_lengthen(G, weight, default_weight)
+
+
 def can_spread(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> Verdict:
     """Whether these eccentricities are answered."""
     return (v is None and sp is None and weight is None) or "v, sp or weight"

@@ -102,7 +102,7 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "clustering": can_cluster,
     "core_number": can_peel,
     "dag_longest_path": distances.can_lengthen,
-    "dag_longest_path_length": distances.can_lengthen,
+    "dag_longest_path_length": distances.can_lengthen_to,
     "descendants_at_distance": paths.can_reach,
     "diameter": distances.can_extend,
     "dijkstra_path": paths.can_connect_by_weight,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.kernels.compile import kernel
+from goffish.kernels.mixing import splitmix64
 
 
 class Sketches(NamedTuple):
@@ -62,16 +63,13 @@ def estimate(registers, first, last, weight):
     return found
 
 
-@kernel(allocates=False)
+@kernel
 def begin(seed, bits, weight, sketches):
-    """Let each vertex count itself, by a hash of its number (SplitMix64)."""
+    """Let each vertex count itself, by a hash of its number."""
     _, registers, _, _, size = sketches
-    count = np.int64(1) << bits
+    count, salt = np.int64(1) << bits, splitmix64(seed)
     for v in range(size.size):
-        mixed = seed + np.uint64(v + 1) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed ^= mixed >> np.uint64(31)
+        mixed = splitmix64(np.uint64(v) ^ salt)
         register = np.int64(mixed & np.uint64(count - 1))
         rest, rank = mixed >> np.uint64(bits), 1
         while rest & np.uint64(1) == 0 and rank < 65 - bits:
