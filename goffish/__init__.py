@@ -38,7 +38,18 @@ if TYPE_CHECKING:
     from goffish.algorithms.landscape.api import landscape
     from goffish.algorithms.landscape.levels import CommunityLandscape
     from goffish.algorithms.pagerank.api import blockrank, pagerank
-    from goffish.algorithms.paths.api import bfs, sssp
+    from goffish.algorithms.paths.api import (
+        bfs,
+        coordinate_bounds,
+        diameter,
+        distances,
+        eccentricity,
+        longest_path,
+        neighborhood_function,
+        shortest_path,
+        sssp,
+        topological_order,
+    )
     from goffish.algorithms.run import run
     from goffish.algorithms.similarity.api import similarity
     from goffish.algorithms.spectral.api import eigenvector, hits, katz
@@ -116,7 +127,10 @@ _HOMES = {
     ),
     "goffish.algorithms.landscape.api": ("landscape",),
     "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
-    "goffish.algorithms.paths.api": ("bfs", "sssp"),
+    "goffish.algorithms.paths.api": (
+        "bfs", "coordinate_bounds", "diameter", "distances", "eccentricity", "longest_path",
+        "neighborhood_function", "shortest_path", "sssp", "topological_order",
+    ),
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
@@ -155,14 +169,15 @@ __all__ = [
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "articulation_points",
     "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness", "clustering", "condensation",
-    "connected_components", "contract", "core_numbers", "difference", "edge_betweenness", "eigenvector", "fastrp",
-    "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy",
-    "greedy_coloring", "harmonic", "hits", "intersection", "join_edges", "join_vertices", "katz", "label_propagation",
-    "landscape", "louvain", "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity",
+    "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter", "difference", "distances",
+    "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph",
+    "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits", "intersection",
+    "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain",
+    "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity", "neighborhood_function",
     "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
-    "quality", "random_walks", "read", "relabel", "run", "run_series", "sample", "similarity", "sssp",
+    "quality", "random_walks", "read", "relabel", "run", "run_series", "sample", "shortest_path", "similarity", "sssp",
     "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
-    "to_pandas", "to_polars", "to_scipy", "triangles", "truss_numbers", "union", "verify",
+    "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles", "truss_numbers", "union", "verify",
     "vertices_to_arrow", "write",
 ]  # fmt: skip
 

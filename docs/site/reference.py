@@ -45,6 +45,10 @@ API = {
          "hits", "katz", "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "random_walks",
          "run", "similarity", "triangles", "truss_numbers",
          "Result", "RunStats"],
+        ["connected_components", "strongly_connected_components", "condensation", "bfs", "sssp", "shortest_path",
+         "coordinate_bounds", "distances", "eccentricity", "diameter", "neighborhood_function", "topological_order",
+         "longest_path", "pagerank", "blockrank", "triangles", "core_numbers", "closeness", "harmonic", "betweenness",
+         "edge_betweenness", "run", "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",

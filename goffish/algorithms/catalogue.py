@@ -20,7 +20,18 @@ from goffish.algorithms.communities.api import Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
-from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
+from goffish.algorithms.paths.api import (
+    BreadthFirst,
+    Diameter,
+    Distances,
+    Eccentricity,
+    HopCounts,
+    LongestPath,
+    Neighborhood,
+    PathBetween,
+    ShortestPaths,
+    TopologicalOrder,
+)
 from goffish.algorithms.similarity.api import Similarity
 from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz
 from goffish.algorithms.structure.api import (
@@ -45,7 +56,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
         EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering, Cores, Trusses,
         Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
-        IndependentSet, Matching, Coloring, MaxValue, HopCounts, Counts, Quotient,
+        IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,
+        TopologicalOrder, LongestPath, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

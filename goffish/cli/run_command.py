@@ -221,8 +221,8 @@ def _run(
         running = {name: value for name, value in running.items() if value is not None}
         with ranks.together("loading"):
             graph = load(path, reading) if ranks.first or is_store(path) else None
-            if "source" in options and graph is not None:
-                options["source"] = as_label(options["source"], graph)
+            if graph is not None:
+                options |= {name: as_label(options[name], graph) for name in ("source", "target") if name in options}
         options = ranks.same(options)
         from goffish.algorithms.run import run
 

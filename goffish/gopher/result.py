@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 #: Columns that name a row together.
-_PAIRS = {("source", "target"), ("partition", "subgraph"), ("subgraph", "neighbor"), ("timestep", "vertex")}
+_PAIRS = {
+    ("source", "target"), ("path", "vertex"), ("partition", "subgraph"), ("subgraph", "neighbor"),
+    ("timestep", "vertex"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +96,8 @@ class Result:
         Returns
         -------
         dict
-            Keys are the values of the first column, or pairs in tables of edges (``source``, ``target``) and of
-            subgraphs (``partition``, ``subgraph``; ``subgraph``, ``neighbor``).
+            Keys are the values of the first column, or pairs in tables of edges (``source``, ``target``), of paths
+            (``path``, ``vertex``) and of subgraphs (``partition``, ``subgraph``; ``subgraph``, ``neighbor``).
 
         Raises
         ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from goffish.networkx_backend import centralities, communities, paths
+from goffish.networkx_backend import centralities, communities, distances, paths
 from goffish.networkx_backend.centralities import (
     betweenness_centrality,
     betweenness_centrality_subset,
@@ -48,14 +48,29 @@ from goffish.networkx_backend.components import (
     strongly_connected_components,
     weakly_connected_components,
 )
+from goffish.networkx_backend.distances import (
+    center,
+    dag_longest_path,
+    dag_longest_path_length,
+    diameter,
+    eccentricity,
+    is_directed_acyclic_graph,
+    periphery,
+    radius,
+)
 from goffish.networkx_backend.graph import BackendGraph, convert, convert_from_nx, convert_to_nx
 from goffish.networkx_backend.info import functions_of_others
 from goffish.networkx_backend.pagerank import can_rank, pagerank
 from goffish.networkx_backend.paths import (
     all_pairs_dijkstra_path_length,
     all_pairs_shortest_path_length,
+    bidirectional_dijkstra,
+    bidirectional_shortest_path,
     descendants_at_distance,
+    dijkstra_path,
+    dijkstra_path_length,
     has_path,
+    shortest_path,
     shortest_path_length,
     single_source_dijkstra_path_length,
     single_source_shortest_path_length,
@@ -94,15 +109,18 @@ from goffish.networkx_backend.structure import (
 __all__ = [
     "BackendGraph", "adamic_adar_index", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
     "articulation_points", "average_clustering", "betweenness_centrality", "betweenness_centrality_subset",
-    "biconnected_components", "bridges", "can_run", "closeness_centrality", "clustering", "connected_components",
-    "convert", "convert_from_nx", "convert_to_nx", "core_number", "descendants_at_distance",
-    "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "eigenvector_centrality", "greedy_color",
-    "harmonic_centrality", "has_bridges", "has_path", "hits", "is_biconnected", "is_connected", "is_strongly_connected",
-    "is_weakly_connected", "jaccard_coefficient", "k_truss", "katz_centrality", "label_propagation_communities",
-    "leiden_communities", "leiden_partitions", "louvain_communities", "louvain_partitions", "maximal_independent_set",
-    "maximal_matching", "minimum_spanning_edges", "modularity", "node_connected_component",
-    "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
-    "on_start_tests", "pagerank", "resource_allocation_index", "shortest_path_length", "should_run",
+    "biconnected_components", "bidirectional_dijkstra", "bidirectional_shortest_path", "bridges", "can_run", "center",
+    "closeness_centrality", "clustering", "connected_components", "convert", "convert_from_nx", "convert_to_nx",
+    "core_number", "dag_longest_path", "dag_longest_path_length", "descendants_at_distance", "diameter",
+    "dijkstra_path", "dijkstra_path_length", "eccentricity", "edge_betweenness_centrality",
+    "edge_betweenness_centrality_subset", "eigenvector_centrality", "greedy_color", "harmonic_centrality",
+    "has_bridges", "has_path", "hits", "is_biconnected", "is_connected", "is_directed_acyclic_graph",
+    "is_strongly_connected", "is_weakly_connected", "jaccard_coefficient", "k_truss", "katz_centrality",
+    "label_propagation_communities", "leiden_communities", "leiden_partitions", "louvain_communities",
+    "louvain_partitions", "maximal_independent_set", "maximal_matching", "minimum_spanning_edges", "modularity",
+    "node_connected_component", "number_connected_components", "number_strongly_connected_components",
+    "number_weakly_connected_components", "on_start_tests", "pagerank", "periphery", "radius",
+    "resource_allocation_index", "shortest_path", "shortest_path_length", "should_run",
     "single_source_dijkstra_path_length", "single_source_shortest_path_length", "strongly_connected_components",
     "transitivity", "triangles", "weakly_connected_components",
 ]  # fmt: skip
@@ -115,11 +133,19 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "average_clustering": can_average,
     "betweenness_centrality": centralities.can_sample,
     "betweenness_centrality_subset": centralities.can_relate,
+    "bidirectional_dijkstra": paths.can_connect_by_weight,
+    "center": distances.can_extend,
     "closeness_centrality": centralities.can_near,
     "bridges": can_bridge,
     "clustering": can_cluster,
     "core_number": can_peel,
+    "dag_longest_path": distances.can_lengthen,
+    "dag_longest_path_length": distances.can_lengthen_to,
     "descendants_at_distance": paths.can_reach,
+    "diameter": distances.can_extend,
+    "dijkstra_path": paths.can_connect_by_weight,
+    "dijkstra_path_length": paths.can_connect_by_weight,
+    "eccentricity": distances.can_spread,
     "edge_betweenness_centrality": centralities.can_sample_edges,
     "edge_betweenness_centrality_subset": centralities.can_relate_edges,
     "eigenvector_centrality": can_iterate,
@@ -139,6 +165,9 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "modularity": communities.can_assess,
     "pagerank": can_rank,
     "resource_allocation_index": can_compare,
+    "periphery": distances.can_extend,
+    "radius": distances.can_extend,
+    "shortest_path": paths.can_connect,
     "shortest_path_length": paths.can_choose,
     "single_source_dijkstra_path_length": paths.can_measure,
     "single_source_shortest_path_length": paths.can_search,
@@ -162,9 +191,11 @@ _ARGUMENTS = {
 }
 #: One walk over the graph, which takes networkx no longer than the walk that a conversion is.
 _ONE_WALK = {
-    "connected_components", "descendants_at_distance", "has_path", "is_connected", "is_weakly_connected",
-    "node_connected_component", "number_connected_components", "number_weakly_connected_components",
-    "single_source_shortest_path_length", "weakly_connected_components",
+    "bidirectional_dijkstra", "bidirectional_shortest_path", "connected_components", "descendants_at_distance",
+    "dijkstra_path", "dijkstra_path_length", "has_path", "is_connected", "is_directed_acyclic_graph",
+    "is_weakly_connected", "node_connected_component", "number_connected_components",
+    "number_weakly_connected_components", "shortest_path", "single_source_shortest_path_length",
+    "weakly_connected_components",
 }  # fmt: skip
 
 

@@ -52,17 +52,45 @@ def shortest_path_length(
         return _lengths(G, graph.reverse, known(G, target), None, weight)
     if target is None:
         return _lengths(G, graph, known(G, source), None, weight)
-    start = known(G, source)
-    # With weights networkx notices only in the end that there is no such target.
-    end = known(G, target) if weight is None else G.position.get(target, -1)
-    if start == end:
-        return 0
-    distance, reached = _search(graph, start)
-    if end < 0 or not reached[end]:
-        import networkx as nx
+    if weight is None:
+        known(G, source), known(G, target)
+    return _length(G, graph, source, target, weight)
 
-        raise nx.NetworkXNoPath(f"no path from {source} to {target}")
-    return int(distance[end]) if _whole(G, weight) else float(distance[end])
+
+def dijkstra_path_length(G: BackendGraph, source: Any, target: Any, weight: Hashable = "weight") -> Any:
+    """As `networkx.dijkstra_path_length`."""
+    return _length(G, measured(G, weight), source, target, weight)
+
+
+def shortest_path(
+    G: BackendGraph, source: Any = None, target: Any = None, weight: Hashable = None, method: str = "dijkstra"
+) -> list[Any]:
+    """As `networkx.shortest_path` of two nodes; of several shortest paths it may be another one."""
+    return bidirectional_dijkstra(G, source, target, weight)[1]
+
+
+def dijkstra_path(G: BackendGraph, source: Any, target: Any, weight: Hashable = "weight") -> list[Any]:
+    """As `networkx.dijkstra_path`; of several shortest paths it may be another one."""
+    return _path(G, measured(G, weight), source, target)[0]
+
+
+def bidirectional_shortest_path(G: BackendGraph, source: Any, target: Any) -> list[Any]:
+    """As `networkx.bidirectional_shortest_path`; of several shortest paths it may be another one."""
+    for node, end in ((source, "Source"), (target, "Target")):
+        if node not in G:
+            import networkx as nx
+
+            raise nx.NodeNotFound(f"{end} {node} is not in G")
+    return _path(G, G.plain, source, target)[0]
+
+
+def bidirectional_dijkstra(
+    G: BackendGraph, source: Any, target: Any, weight: Hashable = "weight"
+) -> tuple[Any, list[Any]]:
+    """As `networkx.bidirectional_dijkstra`; of several shortest paths it may be another one."""
+    known(G, source), known(G, target)
+    path, length = _path(G, measured(G, weight), source, target)
+    return (int(length) if _whole(G, weight) or source == target else length), path
 
 
 def has_path(G: BackendGraph, source: Any, target: Any) -> bool:
@@ -70,7 +98,9 @@ def has_path(G: BackendGraph, source: Any, target: Any) -> bool:
     start, end = known(G, source), known(G, target)
     if not G.is_directed():
         return bool(G.component[start] == G.component[end])
-    return bool(_search(G.plain, start)[1][end])
+    from goffish.algorithms.paths.pairs import path_between
+
+    return bool(path_between(G.plain, start, end).size)
 
 
 def descendants_at_distance(G: BackendGraph, source: Any, distance: int) -> set[Any]:
@@ -102,6 +132,20 @@ def can_measure(G: Any, source: Any = None, cutoff: Any = None, weight: Any = "w
 def can_measure_all(G: Any, cutoff: Any = None, weight: Any = "weight") -> Verdict:
     """Whether all weighted lengths are answered."""
     return can_measure(G, None, cutoff, weight)
+
+
+def can_connect(
+    G: Any, source: Any = None, target: Any = None, weight: Any = None, method: Any = "dijkstra"
+) -> Verdict:
+    """Whether a path between two nodes is answered."""
+    if source is None or target is None:
+        return "paths from or to all nodes"
+    return can_choose(G, source, target, weight, method)
+
+
+def can_connect_by_weight(G: Any, source: Any, target: Any, weight: Any = "weight") -> Verdict:
+    """Whether a path between two nodes, or its length, is answered."""
+    return can_measure(G, source, None, weight)
 
 
 def can_choose(G: Any, source: Any = None, target: Any = None, weight: Any = None, method: Any = "dijkstra") -> Verdict:
@@ -146,6 +190,33 @@ def _search(graph: Graph, start: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         return depth, depth >= 0
     distance, _ = distances_from(graph, start)
     return distance, np.isfinite(distance)
+
+
+def _path(G: BackendGraph, graph: Graph, source: Any, target: Any) -> tuple[list[Any], float]:
+    """Nodes of a shortest path, and its length."""
+    from goffish.algorithms.paths.pairs import along, path_between
+
+    start, end = known(G, source), G.position.get(target, -1)
+    path = path_between(graph, start, end) if end >= 0 else np.empty(0, np.int64)
+    if not path.size:
+        import networkx as nx
+
+        raise nx.NetworkXNoPath(f"no path from {source} to {target}")
+    return list(map(G.nodes.__getitem__, path.tolist())), float(along(graph, path)[-1])
+
+
+def _length(G: BackendGraph, graph: Graph, source: Any, target: Any, weight: Hashable) -> Any:
+    """Length of a shortest path; networkx notices only in the end that there is no such target."""
+    if _whole(G, weight):
+        return int(_path(G, graph, source, target)[1])
+    # Sums of fractions are rounded as they are in one search from the source.
+    start, end = known(G, source), G.position.get(target, -1)
+    distance, reached = _search(graph, start)
+    if end < 0 or not reached[end]:
+        import networkx as nx
+
+        raise nx.NetworkXNoPath(f"no path from {source} to {target}")
+    return 0 if start == end else float(distance[end])
 
 
 def _lengths(G: BackendGraph, graph: Graph, start: int, cutoff: float | None, weight: Hashable) -> Lengths:

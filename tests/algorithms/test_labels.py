@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import goffish as gf
+from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.catalogue import ALGORITHMS
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
 from goffish.temporal.options import APPLICATIONS
@@ -27,6 +28,8 @@ OTHERS = {
     "eigenvector", "katz", "hub", "authority", "similarity", "walk", "step", *(f"x{at}" for at in range(128)),
     "weight",
     "block", "pieces", "smaller_side", "member", "color",
+    "path",
+    "eccentricity", "pairs",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -69,13 +72,29 @@ def tables(result: Any) -> list[pa.Table]:
     return [*found, result.describe()] if hasattr(result, "describe") else found
 
 
+def forward(name: str, graph: gf.Graph) -> gf.Graph:
+    """The graph, with directions from smaller to larger labels for what needs a graph without cycles."""
+    if name.replace("_", "-") not in ("topological-order", "longest-path"):
+        return graph
+    src, dst, weight, _ = graph.edge_columns()
+    return gf.from_edges(graph.labels_of(src), graph.labels_of(dst), weight, directed=True)
+
+
+def ends(model: type[Algorithm], graph: gf.Graph, source: Any) -> dict[str, Any]:
+    """The required options of an algorithm: a source, and a target three vertices later."""
+    labels = list(graph)
+    given = {"source": source, "target": labels[labels.index(source) + 3]}
+    return {name: value for name, value in given.items() if name in model.model_fields}
+
+
 @pytest.mark.parametrize("kind", LABELS)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_tables_of_algorithms(name: str, kind: str) -> None:
     model = ALGORITHMS[name]
 
     def answers(graph: gf.Graph, source: Any) -> list[pa.Table]:
-        options = {"source": source} if "source" in model.model_fields else {}
+        graph = forward(name, graph)
+        options = ends(model, graph, source)
         cut = gf.partition(graph, 2, "range")
         return [table for given in (graph, cut) for table in tables(gf.run(name, given, **options))]
 
@@ -100,7 +119,9 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "pairs": lambda labels: pa.table({"source": [labels[1], labels[4]], "target": [labels[9], labels[2]]}),
     "iteration_weights": lambda labels: (0.5, 1.0),
     "alpha": lambda labels: 0.01,
+    "registers": lambda labels: 16,
     "time_limit": lambda labels: 1000.0,
+    "bounds": lambda labels: [0.0] * N,
 }
 
 
@@ -120,14 +141,15 @@ def choices(name: str, labels: list[Any]) -> list[dict[str, Any]]:
     """Every option of an algorithm by itself."""
     fields = ALGORITHMS[name].model_fields.items()
     return [
-        {option: value} for option, field in fields if option != "source"
+        {option: value} for option, field in fields if option not in ("source", "target")
         for value in values(option, field.annotation, labels)
     ]  # fmt: skip
 
 
 def answered(name: str, graph: gf.Graph, source: Any, options: dict[str, Any]) -> list[pa.Table] | str:
     """The tables in memory and of a partitioned graph; of options that contradict each other, what is said."""
-    options |= {"source": source} if "source" in ALGORITHMS[name].model_fields else {}
+    graph = forward(name, graph)
+    options |= ends(ALGORITHMS[name], graph, source)
     found = []
     for given in (graph, gf.partition(graph, 2, "range")):
         try:
@@ -188,9 +210,10 @@ def functions() -> dict[str, Callable[..., Any]]:
 @pytest.mark.parametrize("name", functions())
 def test_tables_of_functions(name: str, kind: str) -> None:
     function = functions()[name]
-    more = "source" in inspect.signature(function).parameters
-    found = function(GRAPHS[kind], *([LABELS[kind][1]] if more else []))
-    numbered = function(GRAPHS["numbers"], *([1] if more else []))
+    names = inspect.signature(function).parameters
+    places = [place for end, place in (("source", 1), ("target", 4)) if end in names]
+    found = function(forward(name, GRAPHS[kind]), *(LABELS[kind][place] for place in places))
+    numbered = function(forward(name, GRAPHS["numbers"]), *places)
     for one, other in zip(tables(found), tables(numbered), strict=True):
         check(one, other, LABELS[kind])
 

@@ -29,7 +29,7 @@ EDGES = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 3)]
 SRC, DST = np.array(EDGES).T
 PLAIN = np.arange(1.0, 8.0)
 #: Changes the answer of everything that calculates with weights.
-OTHER = np.array([9.0, 1.0, 2.0, 5.0, 1.0, 7.0, 3.0])
+OTHER = np.array([9.0, 1.0, 2.0, 7.0, 1.0, 7.0, 9.0])
 #: What functions are called with that need more than a graph.
 NEEDED: dict[str, Any] = {
     "source": 0, "target": 5, "membership": [0, 0, 0, 1, 1, 1], "communities": [{0, 1, 2}, {3, 4, 5}], "distance": 1,
@@ -37,6 +37,8 @@ NEEDED: dict[str, Any] = {
 }  # fmt: skip
 #: Answers that are lengths, or one over lengths; all others do not depend on the unit of the weights.
 LENGTHS = {"distance": 1, "closeness": -1, "harmonic": -1}
+#: What needs a directed graph without cycles.
+FORWARD = {"topological-order", "longest-path"}
 RULE = "weights must be 0 or from 1e-140 to 1e+140; scale all weights by the same factor"
 TOO_SMALL_OR_LARGE = [
     *(PLAIN * factor for factor in (5e-324, 1e-310, 1e-141, 1e140, 2e307)),
@@ -46,6 +48,12 @@ TOO_SMALL_OR_LARGE = [
 
 def weighted(weights: Any, directed: bool = False) -> gf.Graph:
     return gf.from_edges(SRC, DST, weights, directed=directed)
+
+
+def forward(graph: gf.Graph) -> gf.Graph:
+    """The graph with directions from smaller to larger vertices, so that it has no cycle."""
+    src, dst, weights, _ = graph.edge_columns()
+    return gf.from_edges(np.minimum(src, dst), np.maximum(src, dst), weights, directed=True)
 
 
 class Way(NamedTuple):
@@ -64,18 +72,22 @@ def ways() -> dict[str, Way]:
     for name, model in ALGORITHMS.items():
         given = {"weighted": True, "epsilon": 0.2, "variant": "sequential" if name == "louvain" else None}
         for more in ({}, *({k: v} for k, v in given.items() if k in model.model_fields and v is not None)):
-            options = {option: NEEDED[option] for option in ("source",) if option in model.model_fields} | more
+            options = {option: NEEDED[option] for option in ("source", "target") if option in model.model_fields} | more
             cut = not model.checked(**options).only_whole()
-            found[f"run {name} {more}"] = Way(lambda g, n=name, o=options: gf.run(n, g, **o).table, cut)
+            ready = forward if name in FORWARD else lambda g: g
+            call = lambda g, n=name, o=options, r=ready: gf.run(n, r(g), **o).table  # noqa: E731
+            found[f"run {name} {more}"] = Way(call, cut and name not in FORWARD)
     for name in gf.__all__:
         function = getattr(gf, name)
         if inspect.isfunction(function):
             taken = inspect.signature(function).parameters
             returned = str(inspect.signature(function).return_annotation)
             if next(iter(taken)) == "graph" and returned in ("Result", "Communities", "CommunityLandscape", "float"):
-                options = {option: NEEDED[option] for option in ("source", "membership") if option in taken}
-                cut = taken["graph"].annotation != "Graph"
-                found[name] = Way(lambda g, f=function, o=options: table_of(f(g, **o)), cut)
+                options = {option: NEEDED[option] for option in ("source", "target", "membership") if option in taken}
+                acyclic = name.replace("_", "-") in FORWARD
+                ready = forward if acyclic else lambda g: g
+                cut = taken["graph"].annotation != "Graph" and not acyclic
+                found[name] = Way(lambda g, f=function, o=options, r=ready: table_of(f(r(g), **o)), cut)
     # Not among the names of `goffish`, but part of its modules' documented interface.
     found["merge_small"] = Way(lambda g: pa.table({"value": merge_small(g, [0, 0, 1, 2, 2, 2], 2)}), False)
     return found
@@ -93,8 +105,8 @@ def depends_on_weights(name: str) -> bool:
 def test_the_walk_finds_what_is_known_to_calculate_with_weights() -> None:
     found = {name.removeprefix("run ").split()[0] for name in WAYS if depends_on_weights(name)}
     assert found >= {
-        "betweenness", "closeness", "edge_betweenness", "harmonic", "landscape", "louvain", "merge_small", "modularity",
-        "pagerank", "sssp",
+        "betweenness", "closeness", "distances", "edge_betweenness", "harmonic", "landscape", "longest-path", "louvain",
+        "merge_small", "modularity", "pagerank", "path", "sssp",
     }  # fmt: skip
 
 
@@ -154,7 +166,8 @@ def in_networkx(name: str, weights: Any, directed: bool, backend: str | None) ->
     """What networkx answers (iterators as lists), or the class of its exception and the reason for that."""
     function = getattr(nx, name, None) or getattr(nx.community, name)
     graph = nx.DiGraph() if directed else nx.Graph()
-    graph.add_weighted_edges_from((u, v, float(w)) for (u, v), w in zip(EDGES, weights, strict=True))
+    ends = [(min(edge), max(edge)) if name.startswith("dag") else edge for edge in EDGES]
+    graph.add_weighted_edges_from((u, v, float(w)) for (u, v), w in zip(ends, weights, strict=True))
     given = {option: NEEDED[option] for option in inspect.signature(function).parameters if option in NEEDED}
     given |= dict.fromkeys(weight_options(name), "weight")
     try:
@@ -179,7 +192,7 @@ def test_networkx_is_left_what_is_out_of_range(name: str) -> None:
         plain = in_networkx(name, PLAIN, directed, "goffish")
         for column in TOO_SMALL_OR_LARGE:
             found = in_networkx(name, column, directed, "goffish")
-            if not networkx_depends_on_weights(name) or isinstance(plain, tuple):
+            if not networkx_depends_on_weights(name) or (isinstance(plain, tuple) and isinstance(plain[0], type)):
                 assert found == plain
                 continue
             assert found in [(NotImplementedError, f"weight {w:g}: {RULE}") for w in column]
@@ -190,4 +203,7 @@ def test_networkx_is_left_what_is_out_of_range(name: str) -> None:
 
 def test_the_walk_over_networkx_finds_every_function_with_weights() -> None:
     found = {name for name in FUNCTIONS if networkx_depends_on_weights(name)}
-    assert found == {name for name in FUNCTIONS if weight_options(name)} - {"average_clustering", "clustering"}
+    left_to_networkx = {
+        "average_clustering", "clustering", "center", "diameter", "eccentricity", "periphery", "radius",
+    }  # fmt: skip
+    assert found == {name for name in FUNCTIONS if weight_options(name)} - left_to_networkx

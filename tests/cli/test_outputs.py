@@ -20,7 +20,14 @@ from goffish.algorithms.catalogue import ALGORITHMS
 from tests.cli.conftest import SMALL, Place
 from tests.commands import ENVIRONMENT
 
-FROM = {"bfs", "sssp", "hops"}
+REQUIRED = {"bfs": {"source": 1}, "sssp": {"source": 1}, "hops": {"source": 1}, "path": {"source": 2, "target": 4}}
+
+
+#: Answers for names.csv with directions, by key.
+DIRECTED = {
+    "topological-order": {"a": 0, "b": 1, "c": 2, "d": 3},
+    "longest-path": {"a": 0.0, "b": 1.5, "c": 3.5, "d": 4.0},
+}
 
 
 def oracle() -> nx.Graph:
@@ -76,14 +83,28 @@ EXPECTED: dict[str, Any] = {
     "coloring": nx.greedy_color,
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "hops": lambda g: {0: 1, 1: 2, 2: 1},
+    "eccentricity": lambda g: {v: max(nx.single_source_shortest_path_length(g, v).values()) for v in g},
+    "diameter": lambda g: {1: 4},
+    "neighborhood": lambda g: {hops: pytest.approx(pairs, rel=0.3) for hops, pairs in enumerate((6, 16, 20))},
+    "path": lambda g: {v: hops for hops, v in enumerate(nx.shortest_path(g, 2, 4))},
 }
 
 
+@pytest.mark.parametrize("name", DIRECTED)
+def test_algorithms_of_directed_graphs(shared: Place, name: str) -> None:
+    body = shared("run", name, "names.csv", "--directed", "--json").json
+    first, second = list(body["rows"][0])
+    assert {row[first]: row[second] for row in body["rows"]} == DIRECTED[name]
+    ended = shared("run", name, "small.txt", "--directed")
+    assert (ended.code, ended.err) == (2, "error: graph has a cycle: 1 -> 2 -> 3 -> 1\n")
+    assert "graph is undirected" in shared("run", name, "small.txt").err
+
+
 @pytest.mark.parametrize("graph", ["small.txt", "small.gofs"])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in DIRECTED])
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
-    source = ("--source", "1") if name in FROM else ()
-    body = shared("run", name, graph, *source, "--json").json
+    required = [text for option, value in REQUIRED.get(name, {}).items() for text in (f"--{option}", str(value))]
+    body = shared("run", name, graph, *required, "--json").json
     if name in ("walks", "fastrp"):
         check_samples(name, body)
         return
@@ -109,6 +130,11 @@ def test_algorithm(shared: Place, name: str, graph: str) -> None:
         assert {frozenset((row["source"], row["target"])): row["betweenness"] for row in rows} == {
             frozenset(ends): pytest.approx(value) for ends, value in expected.items()
         }
+    elif name == "distances":
+        lengths = dict(nx.all_pairs_shortest_path_length(oracle()))
+        assert {(row["source"], row["target"]): row["distance"] for row in rows} == {
+            (u, v): length for u, found in lengths.items() for v, length in found.items()
+        }
     else:
         first, second, *more = list(rows[0])
         pairs = (first, second) == ("source", "target")
@@ -130,8 +156,7 @@ def check_samples(name: str, body: dict[str, Any]) -> None:
 
 
 def needs_engine(name: str) -> bool:
-    options = {"source": 1} if name in FROM else {}
-    return ALGORITHMS[name](**options).needs_engine()
+    return ALGORITHMS[name](**REQUIRED.get(name, {})).needs_engine()
 
 
 def test_people_read_calm_lines(shared: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -91,6 +92,68 @@ def test_pairs(graph: nx.Graph, data: st.DataObject) -> None:
     same(nx.has_path, graph, source, target)
     same(nx.shortest_path_length, graph, source, target)
     same(nx.shortest_path_length, graph, source, target, weight="weight", typed=False)
+
+
+@given(odd_graphs(), st.data())
+def test_paths_between_nodes(graph: nx.Graph, data: st.DataObject) -> None:
+    """Of several shortest paths, networkx's or another one."""
+    ends = st.sampled_from([*graph, "nobody"])
+    source, target = data.draw(ends), data.draw(ends)
+    for weight in ("weight", "nothing", None):
+        for function in (nx.shortest_path, nx.dijkstra_path, nx.bidirectional_dijkstra):
+            expected = told(function, graph, source, target, weight=weight, backend="networkx")
+            found = told(function, graph, source, target, weight=weight, backend="goffish")
+            if isinstance(expected, type):
+                assert found is expected
+                continue
+            path = found
+            if function is nx.bidirectional_dijkstra:
+                assert (found[0], type(found)) == (pytest.approx(expected[0], rel=1e-12), tuple)
+                expected, path = expected[1], found[1]
+            assert (path[0], path[-1]) == (source, target)
+            lengths = [length_of(graph, nodes, weight) for nodes in (expected, path)]
+            assert lengths[1] == pytest.approx(lengths[0], rel=1e-12)
+        same(nx.dijkstra_path_length, graph, source, target, weight=weight, typed=False)
+    expected = told(nx.bidirectional_shortest_path, graph, source, target, backend="networkx")
+    found = told(nx.bidirectional_shortest_path, graph, source, target, backend="goffish")
+    assert found is expected if isinstance(expected, type) else len(found) == len(expected)
+
+
+def length_of(graph: nx.Graph, path: list[Any], weight: str | None) -> float:
+    def shortest(data: Any) -> Any:
+        return min(one.get(weight, 1) for one in (data.values() if graph.is_multigraph() else [data]))
+
+    return float(sum(1 if weight is None else shortest(graph[u][v]) for u, v in pairwise(path)))
+
+
+@given(odd_graphs())
+def test_eccentricities(graph: nx.Graph) -> None:
+    parts = nx.strongly_connected_components if graph.is_directed() else nx.connected_components
+    for part in (graph, *map(graph.subgraph, list(parts(graph))[:3])):
+        expected = told(nx.eccentricity, part, backend="networkx")
+        assert told(nx.eccentricity, part, backend="goffish") == expected
+        if isinstance(expected, dict) and expected:
+            assert same(nx.diameter, part) == max(expected.values())
+            same(nx.radius, part)
+            for function in (nx.center, nx.periphery):
+                found, theirs = (function(part, backend=name) for name in ("goffish", "networkx"))
+                assert (len(found), set(found)) == (len(theirs), set(theirs))
+
+
+@given(odd_graphs())
+def test_graphs_without_cycles(graph: nx.Graph) -> None:
+    same(nx.is_directed_acyclic_graph, graph)
+    place = {v: i for i, v in enumerate(graph)}
+    back = [edge for edge in graph.edges if place[edge[0]] >= place[edge[1]]]
+    forward = graph.copy()
+    forward.remove_edges_from(back if graph.is_directed() else [])
+    same(nx.is_directed_acyclic_graph, forward)
+    for one in (graph, forward):
+        for weight in ("weight", "nothing"):
+            same(nx.dag_longest_path_length, one, weight, typed=False)
+            expected = told(nx.dag_longest_path, one, weight, backend="networkx")
+            found = told(nx.dag_longest_path, one, weight, backend="goffish")
+            assert found is expected if isinstance(expected, type) else type(found) is list
 
 
 @given(odd_graphs(), st.sampled_from([None, -1, 0, 3, 4.5]))

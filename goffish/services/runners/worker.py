@@ -137,8 +137,8 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
     else:
         running |= {"checkpoint_every": order["checkpoint_every"], "progress": _progress_writer(folder)}
-    if "source" in options and graph is not None:
-        options["source"] = as_label(options["source"], graph)
+    if graph is not None:
+        options |= {name: as_label(options[name], graph) for name in ("source", "target") if name in options}
     try:
         return run(order["algorithm"], graph, **running, **options)
     except CheckpointError as error:
