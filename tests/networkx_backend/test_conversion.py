@@ -135,10 +135,9 @@ def test_a_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_functions_without_an_answer_get_a_networkx_graph() -> None:
     converted = convert(nx.karate_club_graph())
     with pytest.raises(NotImplementedError):
-        nx.diameter(converted)
+        nx.load_centrality(converted)
     nx.config.fallback_to_nx = True
     try:
-        assert nx.diameter(converted) == 5
         assert nx.load_centrality(converted) == nx.load_centrality(nx.karate_club_graph())
     finally:
         nx.config.fallback_to_nx = False
