@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.algorithms.components.in_memory import strong_component_of
-from goffish.algorithms.paths import score_kernels, sweep_kernels
+from goffish.algorithms.paths import sketch_kernels, sweep_kernels
 from goffish.algorithms.paths.sweep_kernels import Bounds, Groups, Scratch
 from goffish.gopher.result import Result
 from goffish.graph import Graph
@@ -76,17 +76,17 @@ def diameter(graph: Graph) -> Result:
 
 def neighborhood_function(graph: Graph, *, registers: int, seed: int, threads: int | None = None) -> Result:
     """Estimate the number of pairs within each number of hops; see `goffish.neighborhood_function`."""
-    n, bits, weight = graph.num_vertices, registers.bit_length() - 1, score_kernels.weight_of(registers)
+    n, bits, weight = graph.num_vertices, registers.bit_length() - 1, sketch_kernels.weight_of(registers)
     workers = thread_count(threads)
-    sketches = score_kernels.Sketches.make(n, registers)
-    score_kernels.begin(np.uint64(seed & (2**64 - 1)), bits, weight, sketches)
+    sketches = sketch_kernels.Sketches.make(n, registers)
+    sketch_kernels.begin(np.uint64(seed & (2**64 - 1)), bits, weight, sketches)
     bounds = balanced_rows(graph.offsets, min(1 + (graph.num_arcs + n) * registers // _WORK, _TASKS)).tolist()
     totals = [float(sketches.size.sum())]
     while n:
         sketches = sketches.turned()
 
-        def step(first: int, last: int, now: score_kernels.Sketches = sketches) -> int:
-            return int(score_kernels.step(graph.offsets, graph.targets, first, last, bits, weight, now))
+        def step(first: int, last: int, now: sketch_kernels.Sketches = sketches) -> int:
+            return int(sketch_kernels.step(graph.offsets, graph.targets, first, last, bits, weight, now))
 
         tasks = [(first, last) for first, last in pairwise(bounds) if last > first]
         if not sum(run_tasks(step, tasks, workers)):

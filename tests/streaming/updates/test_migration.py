@@ -509,10 +509,13 @@ def test_all_processes_are_killed(tmp_path: Path, seed: int, version: int) -> No
         version = 2
     assert finished(tmp_path, version, 3) == (["complete"] if was_kept else [])
     assert check_live(tmp_path) == 30
-    with pytest.raises(
-        InputError, match=r"operator total: migrate is missing: .* the version of the checkpoint has it"
-    ):
-        finished(tmp_path, 1, 2)
+    if kept.exists():  # the flow ended before all workers had saved once more, and the next run completes the update
+        assert finished(tmp_path, 1, 2) == ["complete"]
+    else:
+        with pytest.raises(
+            InputError, match=r"operator total: migrate is missing: .* the version of the checkpoint has it"
+        ):
+            finished(tmp_path, 1, 2)
     finished(tmp_path, 2, 2)
     assert check_live(tmp_path) == 30
 
