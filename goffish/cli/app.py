@@ -173,6 +173,19 @@ def bench(
     run_bench(graph, repeats, json)
 
 
+@app.command("compile")
+def compile_kernels(
+    algorithms: Annotated[
+        list[str] | None, typer.Argument(metavar="ALGORITHM...", help="Names.", show_default="all algorithms")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compile the kernels of algorithms, so that their first runs do not have to."""
+    from goffish.cli.compile_command import run_compile
+
+    run_compile(algorithms or [], json)
+
+
 @app.command()
 def doctor(json: Json = False) -> None:
     """Report installed and missing dependencies, and how to install them."""
