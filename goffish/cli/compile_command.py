@@ -39,7 +39,7 @@ def run_compile(names: list[str], json: bool) -> None:
             for graph in graphs:
                 for options, engine in _options(ALGORITHMS[name]):
                     with suppress(GoffishError):  # graphs that the algorithm does not take
-                        run(name, graph, engine, **({} if engine == "auto" else {"parts": 2}), **options)
+                        run(name, graph, engine, parts=None if engine == "auto" else 2, **options)
             rows.append({"algorithm": name, "seconds": time.perf_counter() - begun})
     if json:
         print_json({"rows": rows})
