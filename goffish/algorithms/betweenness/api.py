@@ -131,7 +131,7 @@ class Betweenness(Algorithm):
     def only_whole(self) -> list[str]:
         unfit = {
             "epsilon": self.epsilon is not None, "targets": self.targets is not None, "endpoints": self.endpoints,
-            "normalized": self.normalized, "reductions": self.reductions != "all", "top": isinstance(self.top, str),
+            "reductions": self.reductions != "all", "top": isinstance(self.top, str),
         }  # fmt: skip
         return [name for name, given in unfit.items() if given]
 
@@ -239,10 +239,15 @@ class Betweenness(Algorithm):
 
     def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
         result = super().conclude(graph, table, stats, note)
-        if not self.compare:
+        if self.compare:
+            agreement = self._against_exact(graph.to_graph(), table["betweenness"].to_numpy(), None, note)
+            result = replace(result, summary={**result.summary, **agreement})
+        pairs = (graph.num_vertices - 1) * (graph.num_vertices - 2)
+        if not self.normalized or pairs <= 0:
             return result
-        agreement = self._against_exact(graph.to_graph(), table["betweenness"].to_numpy(), None, note)
-        return replace(result, summary={**result.summary, **agreement})
+        at = result.table.column_names.index("betweenness")
+        share = result.table.column(at).to_numpy() * ((1.0 if graph.info.directed else 2.0) / pairs)
+        return replace(result, table=result.table.set_column(at, "betweenness", [share]))
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         from goffish.algorithms.betweenness.in_memory import only_top
@@ -327,7 +332,7 @@ def betweenness(
     weighted : bool, optional
         Use edge weights as lengths [default: True if the graph has weights].
     normalized : bool
-        Divide by the number of pairs of other vertices [default: False]. In memory only.
+        Divide by the number of pairs of other vertices [default: False].
     endpoints : bool
         Also count each pair for its two ends [default: False]. In memory only.
     sources, targets : sequence of int or str, optional

@@ -26,7 +26,16 @@ def ranked(number: int) -> list[int]:
 
 def test_exact_values_in_memory_and_on_the_engine() -> None:
     assert gf.betweenness(karate()).to_dict() == pytest.approx(TRUTH)
-    assert gf.betweenness(gf.partition(karate(), parts=3)).to_dict() == pytest.approx(TRUTH)
+    cut = gf.partition(karate(), parts=3)
+    assert gf.betweenness(cut).to_dict() == pytest.approx(TRUTH)
+    assert gf.betweenness(cut, normalized=True).to_dict() == pytest.approx(nx.betweenness_centrality(KARATE))
+    assert gf.betweenness(gf.partition(gf.from_edges([1], [2]), 1), normalized=True).to_dict() == {1: 0, 2: 0}
+
+
+def test_normalized_values_of_directed_graphs_on_the_engine() -> None:
+    graph = gf.generators.erdos_renyi(40, 0.08, directed=True, seed=2)
+    expected = nx.betweenness_centrality(gf.to_networkx(graph))
+    assert gf.run("betweenness", graph, "local", parts=3, normalized=True).to_dict() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("top", "number"), [(3, 3), ("10%", 4), ("100%", 34), (99, 34)])
