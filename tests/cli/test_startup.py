@@ -53,5 +53,5 @@ def test_completion(shared: Place) -> None:
     script = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert script.returncode == 0, script.stderr
     assert "complete -o default -F _goffish_completion goffish" in script.stdout
-    offered = shared(_GOFFISH_COMPLETE="complete_bash", COMP_WORDS="goffish run co", COMP_CWORD="2")
-    assert offered.out.split() == ["components", "cores", "counts"]
+    offered = shared(_GOFFISH_COMPLETE="complete_bash", COMP_WORDS="goffish run com", COMP_CWORD="2")
+    assert offered.out.split() == ["components"]

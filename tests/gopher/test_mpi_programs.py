@@ -15,7 +15,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "components": {}, "bfs": {"source": 5}, "hops": {"source": 5}, "sssp": {"source": 0},
     "pagerank": {"supersteps": 10}, "blockrank": {"tolerance": 1e-4}, "louvain": {"seed": 1},
     "betweenness": {"pivots": 3, "seed": 1}, "triangles": {}, "cores": {}, "max-value": {}, "counts": {},
-    "quotient": {},
+    "quotient": {}, "clustering": {}, "independent-set": {}, "coloring": {},
 }  # fmt: skip
 
 

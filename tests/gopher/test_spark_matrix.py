@@ -130,4 +130,6 @@ def test_on_spark(spark: Any, stores: dict[str, str], name: str) -> None:
 @pytest.mark.parametrize("name", IN_MEMORY)
 def test_what_has_no_program_says_so(name: str, engine: str) -> None:
     with pytest.raises(InputError, match=f"{name} runs only in memory; omit engine"):
-        gf.run(name, layout(name), engine=engine)
+        fields = ALGORITHMS[name].model_fields
+        needed = {option: at for at, option in enumerate(fields) if fields[option].is_required()}
+        gf.run(name, layout(name), engine=engine, **needed)
