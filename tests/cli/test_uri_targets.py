@@ -48,12 +48,12 @@ NOT_WRITTEN = """
     edge_weights elements end engine estimator events exists extends fixed flow flows forecast format graph hashtag
     holding http initial input job join key kind label last_seen late latency listen machine machine_type market markets
     master meme memory method metric name name_pattern null_model objective only operator option order pack packages
-    pairs parallel param pass_environment paths period plate plates policy preset price rate rates reductions refine require
+    parallel param pass_environment paths period plate plates policy preset price rate rates reductions refine require
     result resume_from role run runner seed self_loops semantics separator server since sizes source sources
     spark_master spec spot_since start state store table target time time_format time_unit title token top topic
     traces truth unavailable unit units until updates variability variant vertex vertex_exists vertex_weights vertices
     web weight what window workers zone deliver events_page queries as_type before bucket direction events pool related
-    where vocabulary
+    where vocabulary pairs
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 #: Names that mean something to read in one command and something to write in others.
 READ_HERE = {
