@@ -28,12 +28,10 @@ def _below(state, bound):
 
 
 @kernel(inner=True)
-def _scrambled(number, scale, salt):
-    """Another number of the same bits: a permutation of all numbers of `scale` bits."""
-    mask, half = np.uint64((1 << scale) - 1), np.uint64((scale + 1) // 2)
+def _scrambled(number, mask, half, keys):
+    """Another number of the same bits: a permutation of all numbers up to `mask`."""
     number = np.uint64(number)
-    for step in range(3):
-        key = splitmix64(salt + np.uint64(step))
+    for key in keys:
         number = (number * (key | np.uint64(1)) + (key >> np.uint64(32))) & mask
         number ^= number >> half
     return number
@@ -42,18 +40,25 @@ def _scrambled(number, scale, salt):
 @kernel(allocates=False)
 def rmat_edges(first, last, scale, bounds, salt, src, dst):
     """Edges first to last - 1 of R-MAT; `bounds` are sums of the quadrants' chances in units of 2^-21."""
-    names = splitmix64(~salt)
+    one, mask, half = np.uint64(1), np.uint64((1 << scale) - 1), np.uint64((scale + 1) // 2)
+    keys = (splitmix64(~salt), splitmix64(~salt - one), splitmix64(~salt + one))
+    low, middle, high = bounds[0], bounds[1], bounds[2]
     for i in range(first, last):
         state = splitmix64(np.uint64(i) ^ salt)
-        row = column = 0
-        for level in range(scale):
-            if level % _LEVELS == 0:
-                state = splitmix64(state)
-            draw = np.int64((state >> np.uint64(_BITS * (level % _LEVELS))) & _MASK)
-            row = 2 * row + (draw >= bounds[1])
-            column = 2 * column + (bounds[0] <= draw < bounds[1] or draw >= bounds[2])
-        src[i] = _scrambled(row, scale, names)
-        dst[i] = _scrambled(column, scale, names)
+        row = column = level = 0
+        while level < scale:
+            state = splitmix64(state)
+            bits = state
+            for _ in range(min(_LEVELS, scale - level)):
+                draw = np.int64(bits & _MASK)
+                bits >>= np.uint64(_BITS)
+                # Without branches: no processor predicts random numbers.
+                below, right = np.int64(draw >= middle), np.int64(draw >= low) + np.int64(draw >= high)
+                row = 2 * row + below
+                column = 2 * column + right - below
+            level += _LEVELS
+        src[i] = _scrambled(row, mask, half, keys)
+        dst[i] = _scrambled(column, mask, half, keys)
 
 
 @kernel(allocates=False)
