@@ -176,7 +176,8 @@ def bench(
 @app.command("compile")
 def compile_kernels(
     algorithms: Annotated[
-        list[str] | None, typer.Argument(metavar="ALGORITHM...", help="Names.", show_default="all algorithms")
+        list[str] | None,
+        typer.Argument(metavar="[ALGORITHM]", help="Names of algorithms.", show_default="all algorithms"),
     ] = None,
     json: Json = False,
 ) -> None:
