@@ -177,7 +177,7 @@ def bench(
 def compile_kernels(
     algorithms: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ALGORITHM]", help="Names of algorithms.", show_default="all algorithms"),
+        typer.Argument(metavar="ALGORITHM", help="Names of algorithms.", show_default="all algorithms"),
     ] = None,
     json: Json = False,
 ) -> None:
