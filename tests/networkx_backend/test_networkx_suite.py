@@ -34,7 +34,7 @@ EXCUSED = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 def test_networkx_tests_pass_with_this_backend(tmp_path: Path) -> None:
     counts = tmp_path / "counts.json"
     done = subprocess.run(
