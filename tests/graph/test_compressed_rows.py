@@ -89,6 +89,17 @@ def test_columns_of_another_type(path: Path, column: str, values: list[Any]) -> 
         gf.read(path)
 
 
+@pytest.mark.parametrize("column", ["offsets", "targets"])
+def test_columns_that_are_missing(path: Path, column: str) -> None:
+    gf.write(gf.from_edges(["a"], ["b"]), path)
+    batch = pa.ipc.open_file(path.read_bytes()).get_batch(0)
+    other = batch.select([name for name in batch.schema.names if name != column])
+    with pa.ipc.new_file(path, other.schema) as writer:
+        writer.write_batch(other)
+    with pytest.raises(FormatError, match="expected the columns offsets and targets"):
+        gf.read(path)
+
+
 def test_files_of_other_programs(path: Path) -> None:
     table = pa.table({"source": [1], "target": [2]})
     for content in (b"", b"ARROW1\0\0", b"1 2\n"):

@@ -101,13 +101,13 @@ class TriangleCount(SubgraphProgram):
         step.send_to_vertex(batch.remote_subgraph[owed], batch.remote_vertex[owed], count=due[owed], far=-1, origin=-1)
 
     def _answer(self, batch: SubgraphBatch, step: BatchStep, middle: NDArray[np.int64], due: NDArray[np.int64]) -> None:
-        vertex, told, far, origin, subgraph = (
+        vertex, value, far, origin, subgraph = (
             np.ascontiguousarray(step.messages[n]) for n in ("vertex", "count", "far", "origin", "subgraph")
         )
         degrees = vertex < 0
-        batch["remote_degree"][find_remote(batch, subgraph[degrees], far[degrees])] = told[degrees]
+        batch["remote_degree"][find_remote(batch, subgraph[degrees], far[degrees])] = value[degrees]
         counts = (vertex >= 0) & (far < 0)
-        np.add.at(batch["triangles"], vertex[counts], told[counts])
+        np.add.at(batch["triangles"], vertex[counts], value[counts])
         questions = (vertex >= 0) & (far >= 0)
         kernels.close_wedges(
             kernels.Questions(vertex[questions], far[questions], origin[questions]), subgraph[questions], batch.rows,

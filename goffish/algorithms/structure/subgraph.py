@@ -48,21 +48,21 @@ class GreedyChoice(SubgraphProgram):
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         middle = row_middles(batch)
         if step.number == 1:
-            told, values = np.full(batch.num_vertices, True), batch["key"]
+            sent, values = np.full(batch.num_vertices, True), batch["key"]
         else:
             rows = find_remote(batch, step.messages["subgraph"], step.messages["vertex_number"])
             batch["remote_key" if step.number == 2 else "remote_value"][rows] = step.messages["value"]
             batch["remote_original"][rows] = step.messages["original"]
-            told, values = np.zeros(batch.num_vertices, np.bool_), batch["value"]
+            sent, values = np.zeros(batch.num_vertices, np.bool_), batch["value"]
             kernels.decide(
                 step.active, batch.rows, batch["order"],
                 kernels.Turns(
                     batch["key"], batch.vertex_ids.astype(np.int64), batch["remote_key"], batch["remote_original"]
                 ),
-                values, batch["remote_value"], self.coloring, told,
+                values, batch["remote_value"], self.coloring, sent,
             )  # fmt: skip
             step.vote_to_halt()
-        vertex, target = news_of(batch, middle, told)
+        vertex, target = news_of(batch, middle, sent)
         step.send_to_subgraph(
             target, vertex_number=batch.start + vertex, value=values[vertex], original=batch.vertex_ids[vertex]
         )

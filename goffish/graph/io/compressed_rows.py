@@ -114,6 +114,8 @@ def _open(source: Source, data: Any) -> tuple[dict[str, Any], dict[str, pa.Array
     if not (isinstance(about["directed"], bool) and type(vertices) is type(edges) is int and vertices >= 0):
         raise ValueError("the metadata is damaged")
     columns = dict(zip(batch.schema.names, (column.flatten() for column in batch.columns), strict=True))
+    if "offsets" not in columns or "targets" not in columns:
+        raise ValueError("expected the columns offsets and targets")
     arcs, whole = len(columns["targets"]), pa.from_numpy_dtype(vertex_dtype(vertices))
     expected = {
         "offsets": (vertices + 1, (pa.int64(),)), "targets": (arcs, (whole,)), "weights": (arcs, (pa.float64(),)),
