@@ -33,7 +33,12 @@ def walks_of(
     starts = np.arange(graph.num_vertices) if sources is None else graph.find(list(sources))
     if starts.size * walks * (length + 1) >= _MOST:
         raise InputError(f"walks={walks}, length={length}: {starts.size * walks:,} walks are too many for one array")
-    out = np.empty((starts.size * walks, length + 1), graph.targets.dtype)
+    try:
+        out = np.empty((starts.size * walks, length + 1), graph.targets.dtype)
+    except MemoryError:
+        raise InputError(
+            f"walks={walks}, length={length}: {starts.size * walks:,} walks do not fit in memory"
+        ) from None
     sums = np.empty_like(weights)
     if weights.size:
         run_tasks(
@@ -69,8 +74,11 @@ def fastrp_of(
 
     degree = np.maximum(graph.out_degrees, 1) / max(graph.num_arcs, 1)
     scale = np.power(degree, degree_exponent).astype(np.float32)
-    found = np.zeros((n, dimension), np.float32)
-    vectors, means = np.empty_like(found), np.empty_like(found)
+    try:
+        found = np.zeros((n, dimension), np.float32)
+        vectors, means = np.empty_like(found), np.empty_like(found)
+    except MemoryError:
+        raise InputError(f"dimension={dimension}: {n:,} vectors do not fit in memory") from None
     run(kernels.project, np.uint64(seed), scale, out=vectors)
     # Only proportions count: in single precision, weights as they are could overflow.
     weights = (weights / (float(weights.max(initial=0.0)) or 1.0)).astype(np.float32)
