@@ -155,6 +155,3 @@ def test_more_than_fits_in_memory() -> None:
     graph = gf.generators.erdos_renyi(200, 0.05, seed=1)
     with pytest.raises(gf.InputError, match="209,715,200 walks do not fit in memory"):
         gf.random_walks(graph, walks=1 << 20, length=1 << 16)
-    many = gf.from_edges([0], [1], isolated=range(1 << 24))
-    with pytest.raises(gf.InputError, match="16,777,216 vectors do not fit in memory"):
-        gf.fastrp(many, dimension=1 << 20)
