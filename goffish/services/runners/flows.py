@@ -29,8 +29,8 @@ _ENDS_S = 10.0
 #: Folder of the locks of what only one job at a time may use, beside the folders of jobs.
 LOCKS = ".flow-locks"
 NO_FLOWS = "this server offers no flows; its operator must set --flows"
-#: Module of the processes that a worker starts.
-_PROCESSES = "goffish.streaming.runtime.process"
+#: Modules of the processes that a worker starts.
+_PROCESSES = {"goffish.streaming.runtime.process", "goffish.streaming.runtime.template"}
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _end_orphans(folder: JobFolder) -> None:
     for one in found:
         try:
             # The number of a session can belong to others once all its processes have ended.
-            if _PROCESSES in one.cmdline():
+            if not _PROCESSES.isdisjoint(one.cmdline()):
                 one.kill()
                 orphans.append(one)
         except psutil.NoSuchProcess:

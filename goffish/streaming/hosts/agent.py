@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import sys
@@ -26,7 +27,7 @@ from goffish.streaming.hosts.versions import load_file, plan_from_json
 from goffish.streaming.operators import described
 from goffish.streaming.ring.registry import FileRegistry, view_from_json
 from goffish.streaming.runtime.cluster import pickled
-from goffish.streaming.runtime.launch import CONTROL, command_of
+from goffish.streaming.runtime.launch import CONTROL, Handle, command_of, start_here
 from goffish.streaming.runtime.lease import LEASE, Lease, lease_clock
 from goffish.streaming.runtime.remote import REGISTRY
 from goffish.streaming.runtime.stages import divided
@@ -37,7 +38,7 @@ from goffish.v1 import hosts_pb2, hosts_pb2_grpc
 _JOINS_S, _RETRIES_S = 30.0, 0.5
 #: After which it reports that it waits.
 _SAYS_S = 2.0
-_PINGS, _MOST_S, _LOOKS_S = 10, 1.0, 0.05
+_PINGS, _MOST_S, _LOOKS_S, _CHILD_S = 10, 1.0, 0.05, 0.01
 _LINE_BYTES = 1 << 24
 _ENDS_S = 5.0
 _Take = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -46,7 +47,7 @@ _Take = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, An
 class _Worker:
     """A worker process of this host."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Handle) -> None:
         self.process = process
         self.control: asyncio.StreamWriter | None = None
         self.reports = asyncio.Event()  # set when there are no more
@@ -59,14 +60,10 @@ class _Worker:
 
     def notice(self) -> None:
         """Ask the worker once to hand its state over and end."""
-        if not self.noticed:
+        if not self.noticed and self.process.pid and self.process.poll() is None:
             self.noticed = True
             with suppress(ProcessLookupError):
-                self.process.terminate()
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self.process.kill()
+                os.kill(self.process.pid, signal.SIGTERM)
 
 
 class Agent:
@@ -349,7 +346,7 @@ class Agent:
                     self._spawn(self._start(content.worker))
                 case "stop" if content.worker in self._workers:
                     worker = self._workers[content.worker]
-                    (worker.kill if content.kill else worker.stop)()
+                    (worker.process.kill if content.kill else worker.stop)()
 
     async def _begin(self, terms: Any) -> None:
         """Prepare the folder of the workers, first, and when the flow was updated."""
@@ -450,12 +447,13 @@ class Agent:
         made.add_done_callback(self._tasks.discard)
 
     async def _start(self, number: int) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *command_of(self._folder, number), stdin=asyncio.subprocess.DEVNULL
-        )
+        process = start_here(number, command_of(self._folder, number))
         self._workers[number] = worker = _Worker(process)
+        while process.poll() is None and not process.pid:
+            await asyncio.sleep(_CHILD_S)
         self._send(begun=hosts_pb2.WorkerBegun(worker=number, pid=process.pid))
-        code = await process.wait()
+        while (code := process.poll()) is None:
+            await asyncio.sleep(_CHILD_S)
         if worker.connected:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_ENDS_S):
@@ -491,9 +489,10 @@ class Agent:
     async def _end_workers(self) -> None:
         """Kill all workers, and wait for their end."""
         for worker in list(self._workers.values()):
-            worker.kill()
+            worker.process.kill()
         for worker in list(self._workers.values()):
-            await worker.process.wait()
+            while worker.process.poll() is None:
+                await asyncio.sleep(_CHILD_S)
 
     # Other hosts.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import selectors
-import signal
 import socket
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from goffish.streaming.metrics import Counts
+from goffish.streaming.runtime.template import start_copy, start_process
 
 if TYPE_CHECKING:
     from goffish.streaming.ring.options import Options
@@ -101,12 +100,9 @@ class Machines(Launcher, Protocol):
 
 def start_here(number: int, command: Sequence[str]) -> Handle:
     """Start a worker on this machine."""
-    # Ctrl-C reaches all processes of a terminal: this one ignores it also while it starts.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if sys.platform == "linux" and command[:2] == [sys.executable, "-m"]:
+        return start_copy(command[2:])
+    return start_process(command)
 
 
 def command_of(folder: Path, number: int) -> list[str]:

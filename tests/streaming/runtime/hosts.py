@@ -49,12 +49,12 @@ class Started:
     @property
     def workers(self) -> list[int]:
         """Process ids of the workers that this process has started."""
-        return children(self.process.pid)
+        return workers_of(self.process.pid)
 
     def close(self) -> None:
         """Kill the process and its workers."""
         if self.process.poll() is None:
-            for pid in [*(p for one in self.workers for p in [*children(one), one]), self.process.pid]:
+            for pid in [*self.workers, *children(self.process.pid), self.process.pid]:
                 kill(pid)
         self.process.wait()
         self._file.close()
@@ -67,6 +67,11 @@ def children(pid: int) -> list[int]:
         for task in Path(f"/proc/{pid}/task").iterdir():
             found += map(int, (task / "children").read_text().split())
     return found
+
+
+def workers_of(pid: int) -> list[int]:
+    """Return the workers that a process has started: they are copies of its template."""
+    return [worker for template in children(pid) for worker in children(template)]
 
 
 def kill(pid: int) -> None:

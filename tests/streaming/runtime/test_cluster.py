@@ -22,6 +22,7 @@ from goffish.errors import InputError, JobError
 from goffish.streaming.metrics import Metrics
 from goffish.streaming.runtime.cluster import Cluster, run_workers
 from goffish.streaming.runtime.launch import command_of, start_here
+from tests.streaming.runtime.hosts import workers_of
 
 FLOW = """
 import sys
@@ -199,11 +200,6 @@ def run_flow(folder: Path, workers: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(child) for child in text.split()]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_all_processes_are_killed(tmp_path: Path, seed: int) -> None:
@@ -214,10 +210,10 @@ def test_all_processes_are_killed(tmp_path: Path, seed: int) -> None:
     (tmp_path / "flow.py").write_text(text)
     for _ in range(4):
         process = run_flow(tmp_path, rng.choice((2, 3)))
-        while len(children(process.pid)) < 2:
+        while len(workers_of(process.pid)) < 2:
             time.sleep(0.05)
         time.sleep(rng.uniform(2, 6))
-        for pid in (process.pid, *children(process.pid)):
+        for pid in (process.pid, *workers_of(process.pid)):
             os.kill(pid, signal.SIGKILL)
         process.communicate()
     out, error = run_flow(tmp_path, 3).communicate()
@@ -235,10 +231,10 @@ def test_all_processes_are_killed_after_a_takeover(tmp_path: Path) -> None:
     process = run_flow(tmp_path, 2)
     while not list((tmp_path / "out").glob("part-*")):
         time.sleep(0.05)
-    workers = children(process.pid)
+    workers = workers_of(process.pid)
     os.kill(workers[1], signal.SIGKILL)
     time.sleep(1.5)
-    for pid in (process.pid, *children(process.pid)):
+    for pid in (process.pid, *workers_of(process.pid)):
         os.kill(pid, signal.SIGKILL)
     process.communicate()
     out, error = run_flow(tmp_path, 2).communicate()
@@ -262,7 +258,7 @@ def test_interrupt_and_resume(tmp_path: Path, number: signal.Signals, code: int,
     while not list((tmp_path / "out").glob("part-*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    workers = children(process.pid)
+    workers = workers_of(process.pid)
     process.send_signal(number)
     out, error = process.communicate()
     assert process.returncode == code, error

@@ -26,6 +26,7 @@ from goffish.streaming.runtime.plan import Delivery, Plan
 from goffish.streaming.runtime.stages import STAGE_BITS, Arc, divided, spread
 from tests.commands import ENVIRONMENT, call
 from tests.streaming.runtime import simulation
+from tests.streaming.runtime.hosts import workers_of
 
 few = pytest.param((0,), id="1 seed")
 many = pytest.param(range(1, 40), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
@@ -222,9 +223,9 @@ def test_all_processes_are_killed(events: Any, tmp_path: Path, seed: int) -> Non
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         time.sleep(rng.uniform(0.2, 1.5))
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(children) == 4
-        for pid in (process.pid, *map(int, children)):
+        pids = workers_of(process.pid)
+        assert len(pids) == 4
+        for pid in (process.pid, *pids):
             os.kill(pid, signal.SIGKILL)
         process.communicate()
     (tmp_path / "flow.py").write_text(FLOW.format(rate=5000, **paths))
