@@ -131,9 +131,8 @@ def erdos_renyi(
     >>> gf.generators.erdos_renyi(5, 1.0)
     Graph(5 vertices, 10 edges, undirected)
     """
-    return stochastic_block_model(
-        [whole_number(n, "n", 0)], [[probability]], directed=directed, seed=seed, threads=threads
-    )
+    chance = float(_chances(probability, "probability"))
+    return stochastic_block_model([whole_number(n, "n", 0)], [[chance]], directed=directed, seed=seed, threads=threads)
 
 
 def stochastic_block_model(
