@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from goffish.algorithms.communities.api import agreement, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
+    from goffish.algorithms.flows.api import maximum_flow
+    from goffish.algorithms.flows.in_memory import MaximumFlow
     from goffish.algorithms.landscape.api import landscape
     from goffish.algorithms.landscape.levels import CommunityLandscape
     from goffish.algorithms.pagerank.api import blockrank, pagerank
@@ -125,6 +127,8 @@ _HOMES = {
     "goffish.algorithms.components.api": (
         "condensation", "connected_components", "strongly_connected_components",
     ),
+    "goffish.algorithms.flows.api": ("maximum_flow",),
+    "goffish.algorithms.flows.in_memory": ("MaximumFlow",),
     "goffish.algorithms.landscape.api": ("landscape",),
     "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
     "goffish.algorithms.paths.api": (
@@ -166,19 +170,19 @@ _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", 
 
 __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
-    "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
-    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "articulation_points",
-    "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness", "clustering", "condensation",
-    "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter", "difference", "distances",
-    "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph",
-    "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits", "intersection",
-    "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain",
-    "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity", "neighborhood_function",
-    "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
-    "quality", "random_walks", "read", "relabel", "run", "run_series", "sample", "shortest_path", "similarity", "sssp",
-    "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
-    "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles", "truss_numbers", "union", "verify",
-    "vertices_to_arrow", "write",
+    "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
+    "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement",
+    "articulation_points", "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness",
+    "clustering", "condensation", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
+    "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges",
+    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits",
+    "intersection", "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain",
+    "maximal_independent_set", "maximal_matching", "maximum_flow", "minimum_spanning_forest", "modularity",
+    "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
+    "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series", "sample",
+    "shortest_path", "similarity", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
+    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles",
+    "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

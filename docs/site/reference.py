@@ -42,9 +42,10 @@ API = {
         ["connected_components", "strongly_connected_components", "condensation", "biconnected_components",
          "articulation_points", "bridges", "minimum_spanning_forest", "bfs", "sssp", "shortest_path",
          "coordinate_bounds", "distances", "eccentricity", "diameter", "neighborhood_function", "topological_order",
-         "longest_path", "pagerank", "blockrank", "eigenvector", "katz", "hits", "closeness", "harmonic", "betweenness",
-         "edge_betweenness", "triangles", "clustering", "core_numbers", "truss_numbers", "similarity", "random_walks",
-         "fastrp", "maximal_independent_set", "maximal_matching", "greedy_coloring", "run", "Result", "RunStats"],
+         "longest_path", "maximum_flow", "MaximumFlow", "pagerank", "blockrank", "eigenvector", "katz", "hits",
+         "closeness", "harmonic", "betweenness", "edge_betweenness", "triangles", "clustering", "core_numbers",
+         "truss_numbers", "similarity", "random_walks", "fastrp", "maximal_independent_set", "maximal_matching",
+         "greedy_coloring", "run", "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",

@@ -18,6 +18,7 @@ from goffish.algorithms.closeness.api import Closeness, Harmonic
 from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
+from goffish.algorithms.flows.api import FlowBetween
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
 from goffish.algorithms.paths.api import (
@@ -57,7 +58,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering, Cores, Trusses,
         Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
         IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,
-        TopologicalOrder, LongestPath, MaxValue, HopCounts, Counts, Quotient,
+        TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

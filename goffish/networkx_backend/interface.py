@@ -58,6 +58,13 @@ from goffish.networkx_backend.distances import (
     periphery,
     radius,
 )
+from goffish.networkx_backend.flows import (
+    can_flow,
+    maximum_flow,
+    maximum_flow_value,
+    minimum_cut,
+    minimum_cut_value,
+)
 from goffish.networkx_backend.graph import BackendGraph, convert, convert_from_nx, convert_to_nx
 from goffish.networkx_backend.info import functions_of_others
 from goffish.networkx_backend.pagerank import can_rank, pagerank
@@ -117,12 +124,12 @@ __all__ = [
     "has_bridges", "has_path", "hits", "is_biconnected", "is_connected", "is_directed_acyclic_graph",
     "is_strongly_connected", "is_weakly_connected", "jaccard_coefficient", "k_truss", "katz_centrality",
     "label_propagation_communities", "leiden_communities", "leiden_partitions", "louvain_communities",
-    "louvain_partitions", "maximal_independent_set", "maximal_matching", "minimum_spanning_edges", "modularity",
-    "node_connected_component", "number_connected_components", "number_strongly_connected_components",
-    "number_weakly_connected_components", "on_start_tests", "pagerank", "periphery", "radius",
-    "resource_allocation_index", "shortest_path", "shortest_path_length", "should_run",
-    "single_source_dijkstra_path_length", "single_source_shortest_path_length", "strongly_connected_components",
-    "transitivity", "triangles", "weakly_connected_components",
+    "louvain_partitions", "maximal_independent_set", "maximal_matching", "maximum_flow", "maximum_flow_value",
+    "minimum_cut", "minimum_cut_value", "minimum_spanning_edges", "modularity", "node_connected_component",
+    "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
+    "on_start_tests", "pagerank", "periphery", "radius", "resource_allocation_index", "shortest_path",
+    "shortest_path_length", "should_run", "single_source_dijkstra_path_length", "single_source_shortest_path_length",
+    "strongly_connected_components", "transitivity", "triangles", "weakly_connected_components",
 ]  # fmt: skip
 
 #: Functions that are not answered for all arguments, and who says for which.
@@ -159,6 +166,10 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "leiden_communities": communities.can_divide_connected,
     "leiden_partitions": communities.can_divide_connected_by_level,
     "maximal_independent_set": can_choose,
+    "maximum_flow": can_flow,
+    "maximum_flow_value": can_flow,
+    "minimum_cut": can_flow,
+    "minimum_cut_value": can_flow,
     "minimum_spanning_edges": can_span,
     "louvain_communities": communities.can_divide,
     "louvain_partitions": communities.can_divide_by_level,
@@ -218,7 +229,7 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
     networkx asks this only where the caller did not name a backend.
     """
-    graph = args[0] if args else kwargs["G"]
+    graph = args[0] if args else kwargs["flowG" if "flowG" in kwargs else "G"]
     if _converted(graph):
         return True
     if len(graph) < _SMALL:

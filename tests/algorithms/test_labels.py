@@ -30,6 +30,7 @@ OTHERS = {
     "block", "pieces", "smaller_side", "member", "color",
     "path",
     "eccentricity", "pairs",
+    "flow", "cut", "source_side",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -69,6 +70,8 @@ def tables(result: Any) -> list[pa.Table]:
     found = [result.table]
     if hasattr(result, "hierarchy"):
         found.append(result.hierarchy)
+    if hasattr(result, "sides"):
+        found.append(result.sides)
     return [*found, result.describe()] if hasattr(result, "describe") else found
 
 

@@ -168,6 +168,7 @@ def test_an_interrupt_ends_triangles_at_the_next_task(threads, monkeypatch, hear
         ("spanning-forest", {}, "structure.in_memory", "lightest_arcs"),
         ("label-propagation", {}, "structure.in_memory", "propagate"),
         ("matching", {}, "structure.in_memory", "match"),
+        ("maximum-flow", {"source": 0, "target": 1}, "flows.in_memory", "grow"),
     ],
 )
 def test_an_interrupt_does_not_wait_for_a_kernel(name, options, module, kernel, monkeypatch, heard):

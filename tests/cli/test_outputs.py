@@ -20,7 +20,13 @@ from goffish.algorithms.catalogue import ALGORITHMS
 from tests.cli.conftest import SMALL, Place
 from tests.commands import ENVIRONMENT
 
-REQUIRED = {"bfs": {"source": 1}, "sssp": {"source": 1}, "hops": {"source": 1}, "path": {"source": 2, "target": 4}}
+REQUIRED = {
+    "bfs": {"source": 1},
+    "sssp": {"source": 1},
+    "hops": {"source": 1},
+    "path": {"source": 2, "target": 4},
+    "maximum-flow": {"source": 1, "target": 4},
+}
 
 
 #: Answers for names.csv with directions, by key.
@@ -86,6 +92,7 @@ EXPECTED: dict[str, Any] = {
     "eccentricity": lambda g: {v: max(nx.single_source_shortest_path_length(g, v).values()) for v in g},
     "diameter": lambda g: {(1, 4): 2},
     "neighborhood": lambda g: {hops: pytest.approx(pairs, rel=0.3) for hops, pairs in enumerate((6, 16, 20))},
+    "maximum-flow": lambda g: {(1, 2): 0.0, (1, 3): 1.0, (2, 3): 0.0, (3, 4): 1.0, (7, 8): 0.0},
     "path": lambda g: {v: hops for hops, v in enumerate(nx.shortest_path(g, 2, 4))},
 }
 

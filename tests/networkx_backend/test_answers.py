@@ -379,3 +379,56 @@ def test_choices_and_labels(graph: nx.Graph, data: st.DataObject) -> None:
     neighbors = {u for v in found for u in graph[v] if u != v}
     assert neighbors.isdisjoint(found) and neighbors | set(found) == set(graph)
     assert found == nx.maximal_independent_set(graph, nodes, seed=1, backend="goffish")
+
+
+@given(odd_graphs(weights=("integers", "floats")), st.data())
+def test_flows(graph: nx.Graph, data: st.DataObject) -> None:
+    """Values and cuts of networkx; the flow may be another one of the same value."""
+    ends = st.sampled_from([*graph, "nobody"])
+    source, target = data.draw(ends), data.draw(ends)
+    for *_, attributes in graph.edges(data=True):
+        attributes.setdefault("weight", 3)
+    for function in (nx.maximum_flow_value, nx.minimum_cut_value, nx.minimum_cut, nx.maximum_flow):
+        expected, found, again = (
+            told(function, asked, source, target, capacity="weight", **options)
+            for asked, options in (
+                (graph, {"backend": "networkx"}),
+                (graph, {"backend": "goffish"}),
+                (convert(graph), {}),
+            )
+        )
+        assert found == again
+        if isinstance(expected, type):
+            assert found is expected
+            continue
+        wanted, value = (answer[0] if isinstance(answer, tuple) else answer for answer in (expected, found))
+        assert value == pytest.approx(wanted, abs=1e-9)
+        whole = all(type(w) is int for *_, w in graph.edges(data="weight"))
+        assert type(value) is (int if whole else float) or not value
+        if function is nx.minimum_cut and whole:
+            assert found == expected
+        if function is nx.maximum_flow:
+            flow = found[1]
+            assert {u: set(row) for u, row in flow.items()} == {u: set(graph[u]) for u in graph}
+            for u in graph:
+                assert all(0 <= amount <= graph[u][v]["weight"] for v, amount in flow[u].items())
+                balance = sum(flow[u].values()) - sum(row.get(u, 0) for row in flow.values())
+                sign = (u == source) - (u == target)
+                assert balance == pytest.approx(sign * value, abs=1e-9)
+
+
+def test_flows_that_are_left_to_networkx() -> None:
+    """Edges without capacity have an infinite one."""
+    graph = nx.DiGraph([(0, 1, {"capacity": 2}), (1, 2)])
+    for asked, options in ((graph, {"backend": "goffish"}), (convert(graph), {})):
+        with pytest.raises(NotImplementedError):
+            nx.maximum_flow_value(asked, 0, 2, **options)
+    with nx.config(backend_priority=["goffish"]):
+        assert nx.maximum_flow_value(flowG=graph, _s=0, _t=2) == 2
+    graph[1][2]["capacity"] = 1
+    with pytest.raises(NotImplementedError):
+        nx.minimum_cut(graph, 0, 2, flow_func=nx.algorithms.flow.edmonds_karp, backend="goffish")
+    big = nx.DiGraph([(0, i, {"capacity": 2**52 + 1}) for i in (1, 2)])
+    big.add_edges_from((i, 3, {"capacity": 2**52 + 1}) for i in (1, 2))
+    with pytest.raises(NotImplementedError):
+        nx.maximum_flow_value(big, 0, 3, backend="goffish")

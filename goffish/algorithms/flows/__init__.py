@@ -1,0 +1,1 @@
+"""Flows: maximum flows and minimum cuts between two vertices."""

@@ -1,0 +1,118 @@
+"""Maximum flows of a whole graph in one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.algorithms.flows import kernels
+from goffish.algorithms.weights import check_range
+from goffish.errors import InputError
+from goffish.gopher.result import Result
+from goffish.graph import Graph
+from goffish.graph.assembly import transpose
+from goffish.threads import interruptible
+
+
+@dataclass(frozen=True, eq=False)
+class MaximumFlow(Result):
+    """A maximum flow and a minimum cut between two vertices.
+
+    Returned by `maximum_flow`, with a table of the edges.
+
+    Attributes
+    ----------
+    sides : pyarrow.Table
+        Columns ``vertex`` and ``source_side`` (bool: whether the vertex is on the side of the source), in vertex order.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> found = gf.maximum_flow(gf.from_edges([1, 2, 2], [2, 3, 4]), 1, 3)
+    >>> found.value, found.sides["source_side"].to_pylist()
+    (1.0, [True, True, False, True])
+    """
+
+    sides: pa.Table = field(kw_only=True, repr=False)
+
+    @property
+    def value(self) -> float:
+        """Value of the flow, which is the capacity of the cut."""
+        return float(self.summary["value"])
+
+
+def network_of(graph: Graph) -> kernels.Network:
+    """The edges of a graph in the rows of both ends, without flow; without weights, each capacity is 1."""
+    weights = np.ones(graph.num_arcs) if graph.weights is None else graph.weights
+    if not graph.directed:
+        flow, middle = np.zeros(graph.num_arcs), np.empty(0, np.int64)
+        return kernels.Network(graph.offsets, middle, graph.targets, weights, weights, flow)
+    n, size = graph.num_vertices, 2 * graph.num_arcs
+    offsets, middle, targets = np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(size, graph.targets.dtype)
+    ahead, behind = np.empty((2, size))
+    back = transpose(graph.offsets, graph.targets, np.arange(graph.num_arcs))
+    kernels.directed_rows((graph.offsets, graph.targets), back, weights, offsets, middle, targets, ahead, behind)
+    return kernels.Network(offsets, middle, targets, ahead, behind, np.zeros(size))
+
+
+def flow_between(graph: Graph, source: int, target: int) -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
+    """A maximum flow.
+
+    Parameters
+    ----------
+    graph : Graph
+        Without weights every capacity is 1.
+    source, target : int
+        Different vertex numbers.
+
+    Returns
+    -------
+    flow : float64, shape (edges,)
+        In the order of the graph's edges.
+    before : bool, shape (n,)
+        Whether each vertex is on the side of the source of the minimum cut that is nearest to the target.
+    value : float
+    """
+    n, kind = graph.num_vertices, graph.targets.dtype
+
+    def find() -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
+        network = network_of(graph)
+        parent, cursor = np.empty((2, n), np.int64)
+        link, queue = np.empty((2, n), kind)
+        sizes, arcs = np.zeros((2, 4), np.int64)
+        search = kernels.Search(
+            np.zeros(n, kind), parent, cursor, link, queue, np.full((2, n + 2), -1, kind), np.empty((4, 2 * n), kind),
+            np.zeros(n, np.int8), sizes, arcs, np.zeros(2, np.int64),
+        )  # fmt: skip
+        kernels.plant(network, search, source, target)
+        while True:
+            near, far = (2 * side + int(search.depth[side]) % 2 for side in (0, 1))
+            if not search.sizes[near] or not search.sizes[far]:
+                break
+            step = 1 if search.arcs[near] <= search.arcs[far] else -1
+            kernels.grow(network, search, (source, target), step)
+        before, flow = np.ones(n, np.bool_), np.empty(graph.num_edges)
+        kernels.nearest_cut(network, target, search.queue, before)
+        kernels.flow_of_edges(network, flow)
+        return flow, before, float(network.flow[network.offsets[source] : network.offsets[source + 1]].sum())
+
+    return interruptible(graph.num_arcs, find)
+
+
+def maximum_flow(graph: Graph, source: Any, target: Any) -> MaximumFlow:
+    """Find a maximum flow and a minimum cut between two vertices; see `goffish.maximum_flow`."""
+    check_range(graph.weights)
+    first, last = (int(graph.find([label])[0]) for label in (source, target))
+    if first == last:
+        raise InputError(f"source and target are the same vertex {source!r}: choose two different ones")
+    flow, before, value = flow_between(graph, first, last)
+    src, dst, _, _ = graph.edge_columns()
+    cut = before[src] & ~before[dst] if graph.directed else before[src] != before[dst]
+    columns = {"source": graph.labels_of(src), "target": graph.labels_of(dst), "flow": flow, "cut": cut}
+    sides = pa.table({"vertex": graph.label_column(), "source_side": before})
+    summary = {"value": value, "cut_edges": int(cut.sum()), "source_side": int(before.sum())}
+    return MaximumFlow("maximum_flow", pa.table(columns), summary, sides=sides)
