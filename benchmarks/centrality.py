@@ -55,6 +55,15 @@ def trusses(graph: Graph) -> Calls:
     return {"goffish": lambda: np.asarray(gf.truss_numbers(graph)), "networkx": levels}
 
 
+def small_subgraphs(graph: Graph) -> Calls:
+    """Motifs of four vertices: claw, path, paw, cycle, diamond and clique."""
+    ig = igraph_graph(graph)
+    return {
+        "goffish": lambda: np.asarray(gf.motif_counts(graph))[2:].astype(float),
+        "igraph": lambda: np.array(ig.motifs_randesu(size=4))[[4, 6, 7, 8, 9, 10]],
+    }
+
+
 def eigenvector(graph: Graph) -> Calls:
     import networkit as nk
     from scipy.sparse.linalg import eigsh
@@ -182,6 +191,7 @@ MESHES = {"grid-1000x900", "perforated-700x700", "road-usroads"}
 PARTS: list[tuple[str, Callable[[Graph], Calls], float, set[str]]] = [
     ("Local clustering coefficients", clustering, 1e-9, set()),
     ("Truss numbers", trusses, 0.0, {"rmat-18", "lfr-200k", "grid-1000x900", "perforated-700x700"}),
+    ("Motifs of four vertices", small_subgraphs, 0.0, {"rmat-18", "lfr-200k", "email-Enron"}),
     (
         "Eigenvector centrality, tolerance 1e-6",
         eigenvector,

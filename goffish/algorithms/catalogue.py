@@ -15,7 +15,7 @@ from typing import Any
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
 from goffish.algorithms.closeness.api import Closeness, Harmonic
-from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Quotient, Triangles, Trusses
+from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Motifs, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.flows.api import FlowBetween
@@ -56,9 +56,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
         EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering, Cores, Trusses,
-        Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
-        IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,
-        TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts, Quotient,
+        Motifs, Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges,
+        LabelPropagation, IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter,
+        Neighborhood, TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

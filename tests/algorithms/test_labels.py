@@ -30,7 +30,7 @@ OTHERS = {
     "block", "pieces", "smaller_side", "member", "color",
     "path",
     "eccentricity", "pairs",
-    "flow", "cut", "source_side",
+    "flow", "cut", "source_side", "motif", "edges",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}

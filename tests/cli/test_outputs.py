@@ -72,6 +72,16 @@ EXPECTED: dict[str, Any] = {
     "katz": lambda g: {v: pytest.approx(x, abs=1e-4) for v, x in nx.katz_centrality(g, 0.25, normalized=False).items()},
     "hits": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.hits(g)[0].items()},
     "similarity": lambda g: {(u, v): j for (a, b, j) in nx.jaccard_coefficient(g) for (u, v) in ((a, b), (b, a)) if j},
+    "motifs": lambda g: {
+        "wedge": 2,
+        "triangle": 1,
+        "claw": 0,
+        "path": 0,
+        "paw": 1,
+        "cycle": 0,
+        "diamond": 0,
+        "clique": 0,
+    },
     "trusses": lambda g: {(1, 2): 3, (1, 3): 3, (2, 3): 3, (3, 4): 2, (7, 8): 2},
     "spanning-forest": lambda g: dict.fromkeys(nx.minimum_spanning_edges(g, data=False), 1.0),
     "biconnected-components": lambda g: {

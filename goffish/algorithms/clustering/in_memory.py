@@ -24,7 +24,7 @@ def triangles_of(graph: Graph, *, threads: int | None = None) -> tuple[NDArray[n
     """Triangles through each vertex, and its number of distinct other neighbors; both of shape (n,)."""
     graph = graph.to_undirected()
     workers = thread_count(threads)
-    degree, _, place, _ = _by_degree(graph)
+    degree, _, place, _ = by_degree(graph)
     offsets = np.zeros(degree.size + 1, np.int64)
     targets = np.empty(graph.num_arcs // 2 + 1, graph.targets.dtype)
     kernels.orient(graph.offsets, graph.targets, degree, place, offsets, targets)
@@ -95,7 +95,7 @@ def coefficients(count: NDArray[np.int64], degree: _Numbers) -> tuple[NDArray[np
 def cores_of(graph: Graph) -> tuple[_Numbers, _Numbers]:
     """Core number of each vertex, and the order in which vertices are removed to find them; both of shape (n,)."""
     graph = graph.to_undirected()
-    core, order, place, starts = _by_degree(graph)
+    core, order, place, starts = by_degree(graph)
     interruptible(graph.num_arcs, kernels.peel, graph.offsets, graph.targets, order, place, starts, core)
     return core, order
 
@@ -126,7 +126,7 @@ def cores_result(labels: pa.Array, core: _Numbers) -> Result:
     return Result("core_numbers", table, {"degeneracy": degeneracy, "innermost": innermost})
 
 
-def _by_degree(graph: Graph) -> tuple[_Numbers, _Numbers, _Numbers, _Numbers]:
+def by_degree(graph: Graph) -> tuple[_Numbers, _Numbers, _Numbers, _Numbers]:
     """Simple degrees; vertices in ascending order of them; each vertex's place in it; each degree's start."""
     n, kind = graph.num_vertices, graph.targets.dtype
     degree, order, place = np.empty(n, kind), np.empty(n, kind), np.empty(n, kind)
