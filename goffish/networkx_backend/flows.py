@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goffish.networkx_backend.graph import EXACT, BackendGraph
+
+if TYPE_CHECKING:
+    from goffish.algorithms.flows.in_memory import Solution
 
 Verdict = bool | str
 
@@ -16,32 +18,30 @@ def maximum_flow(
     flowG: BackendGraph, _s: Any, _t: Any, capacity: Any = "capacity", flow_func: Any = None, **kwargs: Any
 ) -> tuple[Any, dict[Any, dict[Any, Any]]]:
     """As `networkx.maximum_flow`; of several maximum flows it may be another one."""
-    flow, _, value = _solved(flowG, _s, _t, capacity)
-    sent = flow.tolist() if isinstance(value, float) else flow.astype(np.int64).tolist()
-    found: dict[Any, dict[Any, Any]] = {node: {} for node in flowG}
+    found, value = _solved(flowG, _s, _t, capacity)
+    sent = found.flow.tolist() if isinstance(value, float) else found.flow.astype(np.int64).tolist()
+    flow: dict[Any, dict[Any, Any]] = {node: {} for node in flowG}
     both = not flowG.is_directed()
-    # The edges of a graph are sorted by their ends.
-    order = np.lexsort((flowG.dst, flowG.src))
-    for u, v, amount in zip(flowG.src[order].tolist(), flowG.dst[order].tolist(), sent, strict=True):
-        found[flowG.nodes[u]][flowG.nodes[v]] = max(amount, 0)
+    for u, v, amount in zip(*found.ends.tolist(), sent, strict=True):
+        flow[flowG.nodes[u]][flowG.nodes[v]] = max(amount, 0)
         if both:
-            found[flowG.nodes[v]][flowG.nodes[u]] = max(-amount, 0)
-    return value, found
+            flow[flowG.nodes[v]][flowG.nodes[u]] = max(-amount, 0)
+    return value, flow
 
 
 def maximum_flow_value(
     flowG: BackendGraph, _s: Any, _t: Any, capacity: Any = "capacity", flow_func: Any = None, **kwargs: Any
 ) -> Any:
     """As `networkx.maximum_flow_value`."""
-    return _solved(flowG, _s, _t, capacity)[2]
+    return _solved(flowG, _s, _t, capacity)[1]
 
 
 def minimum_cut(
     flowG: BackendGraph, _s: Any, _t: Any, capacity: Any = "capacity", flow_func: Any = None, **kwargs: Any
 ) -> tuple[Any, tuple[set[Any], set[Any]]]:
     """As `networkx.minimum_cut`: of several cuts, the one with the fewest nodes on the side of the target."""
-    _, before, value = _solved(flowG, _s, _t, capacity)
-    sides = (set(map(flowG.nodes.__getitem__, np.flatnonzero(side).tolist())) for side in (before, ~before))
+    found, value = _solved(flowG, _s, _t, capacity)
+    sides = (set(map(flowG.nodes.__getitem__, np.flatnonzero(side).tolist())) for side in (found.before, ~found.before))
     return value, (next(sides), next(sides))
 
 
@@ -49,7 +49,7 @@ def minimum_cut_value(
     flowG: BackendGraph, _s: Any, _t: Any, capacity: Any = "capacity", flow_func: Any = None, **kwargs: Any
 ) -> Any:
     """As `networkx.minimum_cut_value`."""
-    return _solved(flowG, _s, _t, capacity)[2]
+    return _solved(flowG, _s, _t, capacity)[1]
 
 
 def can_flow(flowG: Any, _s: Any, _t: Any, capacity: Any = "capacity", flow_func: Any = None, **kwargs: Any) -> Verdict:
@@ -61,8 +61,8 @@ def can_flow(flowG: Any, _s: Any, _t: Any, capacity: Any = "capacity", flow_func
     return True
 
 
-def _solved(G: BackendGraph, s: Any, t: Any, capacity: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_], Any]:
-    """Flow by edge, side by node, and the value; refusals are those of networkx."""
+def _solved(G: BackendGraph, s: Any, t: Any, capacity: Any) -> tuple[Solution, Any]:
+    """The flow, and its value in the type of the capacities; refusals are those of networkx."""
     import networkx as nx
 
     from goffish.algorithms.flows.in_memory import flow_between
@@ -76,9 +76,9 @@ def _solved(G: BackendGraph, s: Any, t: Any, capacity: Any) -> tuple[NDArray[np.
         raise nx.NetworkXError("source and sink are the same node")
     if G.edge_dicts is not None and not all(capacity in attributes for attributes in G.edge_dicts):
         raise NotImplementedError(f"edges without the attribute {capacity!r}, whose capacity is infinite")
-    flow, before, value = flow_between(G.weighted(capacity), G.position[s], G.position[t])
+    found = flow_between(G.weighted(capacity), G.position[s], G.position[t])
     if not G.weights(capacity).whole:
-        return flow, before, value
-    if not value < EXACT:
+        return found, found.value
+    if not found.value < EXACT:
         raise NotImplementedError("a flow whose value may have been rounded")
-    return flow, before, int(value)
+    return found, int(found.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,8 +59,30 @@ def network_of(graph: Graph) -> kernels.Network:
     return kernels.Network(offsets, middle, targets, ahead, behind, np.zeros(size))
 
 
-def flow_between(graph: Graph, source: int, target: int) -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
+class Solution(NamedTuple):
     """A maximum flow.
+
+    Attributes
+    ----------
+    ends : int32 or int64, shape (2, edges)
+        The edges of the graph in their order.
+    flow : float64, shape (edges,)
+    cut : bool, shape (edges,)
+        Whether an edge leads from the side of the source to that of the target.
+    before : bool, shape (n,)
+        Whether a vertex is on the side of the source of the minimum cut that is nearest to the target.
+    value : float
+    """
+
+    ends: NDArray[np.integer[Any]]
+    flow: NDArray[np.float64]
+    cut: NDArray[np.bool_]
+    before: NDArray[np.bool_]
+    value: float
+
+
+def flow_between(graph: Graph, source: int, target: int) -> Solution:
+    """Find a maximum flow.
 
     Parameters
     ----------
@@ -68,18 +90,10 @@ def flow_between(graph: Graph, source: int, target: int) -> tuple[NDArray[np.flo
         Without weights every capacity is 1.
     source, target : int
         Different vertex numbers.
-
-    Returns
-    -------
-    flow : float64, shape (edges,)
-        In the order of the graph's edges.
-    before : bool, shape (n,)
-        Whether each vertex is on the side of the source of the minimum cut that is nearest to the target.
-    value : float
     """
     n, kind = graph.num_vertices, graph.targets.dtype
 
-    def find() -> tuple[NDArray[np.float64], NDArray[np.bool_], float]:
+    def find() -> Solution:
         network = network_of(graph)
         parent, cursor = np.empty((2, n), np.int64)
         link, queue = np.empty((2, n), kind)
@@ -95,10 +109,13 @@ def flow_between(graph: Graph, source: int, target: int) -> tuple[NDArray[np.flo
                 break
             step = 1 if search.arcs[near] <= search.arcs[far] else -1
             kernels.grow(network, search, (source, target), step)
-        before, flow = np.ones(n, np.bool_), np.empty(graph.num_edges)
+        before = np.ones(n, np.bool_)
         kernels.nearest_cut(network, target, search.queue, before)
-        kernels.flow_of_edges(network, flow)
-        return flow, before, float(network.flow[network.offsets[source] : network.offsets[source + 1]].sum())
+        m = graph.num_edges
+        ends, flow, cut = np.empty((2, m), kind), np.empty(m), np.empty(m, np.bool_)
+        kernels.list_edges(network, before, ends, flow, cut)
+        value = float(network.flow[network.offsets[source] : network.offsets[source + 1]].sum())
+        return Solution(ends, flow, cut, before, value)
 
     return interruptible(graph.num_arcs, find)
 
@@ -109,10 +126,10 @@ def maximum_flow(graph: Graph, source: Any, target: Any) -> MaximumFlow:
     first, last = (int(graph.find([label])[0]) for label in (source, target))
     if first == last:
         raise InputError(f"source and target are the same vertex {source!r}: choose two different ones")
-    flow, before, value = flow_between(graph, first, last)
-    src, dst, _, _ = graph.edge_columns()
-    cut = before[src] & ~before[dst] if graph.directed else before[src] != before[dst]
-    columns = {"source": graph.labels_of(src), "target": graph.labels_of(dst), "flow": flow, "cut": cut}
-    sides = pa.table({"vertex": graph.label_column(), "source_side": before})
-    summary = {"value": value, "cut_edges": int(cut.sum()), "source_side": int(before.sum())}
+    found = flow_between(graph, first, last)
+    src, dst = found.ends
+    columns = {"source": graph.labels_of(src), "target": graph.labels_of(dst), "flow": found.flow, "cut": found.cut}
+    sides = pa.table({"vertex": graph.label_column(), "source_side": found.before})
+    edges, vertices = np.count_nonzero(found.cut), np.count_nonzero(found.before)
+    summary = {"value": found.value, "cut_edges": edges, "source_side": vertices}
     return MaximumFlow("maximum_flow", pa.table(columns), summary, sides=sides)

@@ -376,13 +376,15 @@ def nearest_cut(network, target, queue, before):
 
 
 @kernel(allocates=False)
-def flow_of_edges(network, flow):
-    """Flow of each edge of the graph, in the order of its edges; where there are directions, that of each arc."""
+def list_edges(network, before, ends, flow, cut):
+    """Ends and flow of each edge, in the order of the graph's edges, and whether it leads to the target's side."""
+    offsets, middle, targets = network.offsets, network.middle, network.targets
     edge = 0
-    for u in range(network.offsets.size - 1):
-        last = network.middle[u] if network.middle.size else network.offsets[u + 1]
-        for arc in range(network.offsets[u], last):
-            if network.middle.size or network.targets[arc] >= u:
+    for u in range(offsets.size - 1):
+        for arc in range(offsets[u], middle[u] if middle.size else offsets[u + 1]):
+            v = targets[arc]
+            if middle.size or v >= u:
                 # Without the negative zeros of what is not sent back.
-                flow[edge] = network.flow[arc] + 0.0
+                ends[0, edge], ends[1, edge], flow[edge] = u, v, network.flow[arc] + 0.0
+                cut[edge] = before[u] and not before[v] if middle.size else before[u] != before[v]
                 edge += 1
