@@ -30,6 +30,7 @@ install()
 if TYPE_CHECKING:
     from goffish import streaming as stream  # noqa: F401 (a module, as is goffish.plot)
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
+    from goffish.algorithms.bipartite.api import bipartite_projection, bipartition
     from goffish.algorithms.closeness.api import closeness, harmonic
     from goffish.algorithms.clustering.api import clustering, core_numbers, motif_counts, triangles, truss_numbers
     from goffish.algorithms.communities.api import agreement, louvain, modularity
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
+    "goffish.algorithms.bipartite.api": ("bipartite_projection", "bipartition"),
     "goffish.algorithms.clustering.api": (
         "clustering", "core_numbers", "motif_counts", "triangles", "truss_numbers",
     ),
@@ -174,17 +176,18 @@ __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
     "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement",
-    "articulation_points", "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness",
-    "clustering", "condensation", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
-    "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges",
-    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits",
-    "intersection", "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain",
-    "maximal_independent_set", "maximal_matching", "maximum_flow", "minimum_spanning_forest", "modularity",
-    "motif_counts", "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor",
-    "per_remote", "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series",
-    "sample", "shortest_path", "similarity", "sssp", "strongly_connected_components", "temporal_paths",
-    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
-    "topological_order", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
+    "articulation_points", "betweenness", "bfs", "biconnected_components", "bipartite_projection", "bipartition",
+    "blockrank", "bridges", "closeness", "clustering", "condensation", "connected_components", "contract",
+    "coordinate_bounds", "core_numbers", "diameter", "difference", "distances", "eccentricity", "edge_betweenness",
+    "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
+    "from_scipy", "greedy_coloring", "harmonic", "hits", "intersection", "join_edges", "join_vertices", "katz",
+    "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set", "maximal_matching",
+    "maximum_flow", "minimum_spanning_forest", "modularity", "motif_counts", "neighborhood_function", "open",
+    "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality",
+    "random_walks", "read", "relabel", "run", "run_series", "sample", "shortest_path", "similarity", "sssp",
+    "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
+    "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles", "truss_numbers", "union", "verify",
+    "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -40,12 +40,12 @@ API = {
     "algorithms": (
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",
         ["connected_components", "strongly_connected_components", "condensation", "biconnected_components",
-         "articulation_points", "bridges", "minimum_spanning_forest", "bfs", "sssp", "shortest_path",
-         "coordinate_bounds", "distances", "eccentricity", "diameter", "neighborhood_function", "topological_order",
-         "longest_path", "maximum_flow", "MaximumFlow", "pagerank", "blockrank", "eigenvector", "katz", "hits",
-         "closeness", "harmonic", "betweenness", "edge_betweenness", "triangles", "clustering", "core_numbers",
-         "truss_numbers", "motif_counts", "similarity", "random_walks", "fastrp", "maximal_independent_set",
-         "maximal_matching", "greedy_coloring", "run", "Result", "RunStats"],
+         "articulation_points", "bridges", "bipartition", "bipartite_projection", "minimum_spanning_forest", "bfs",
+         "sssp", "shortest_path", "coordinate_bounds", "distances", "eccentricity", "diameter", "neighborhood_function",
+         "topological_order", "longest_path", "maximum_flow", "MaximumFlow", "pagerank", "blockrank", "eigenvector",
+         "katz", "hits", "closeness", "harmonic", "betweenness", "edge_betweenness", "triangles", "clustering",
+         "core_numbers", "truss_numbers", "motif_counts", "similarity", "random_walks", "fastrp",
+         "maximal_independent_set", "maximal_matching", "greedy_coloring", "run", "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",

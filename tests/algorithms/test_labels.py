@@ -30,7 +30,7 @@ OTHERS = {
     "block", "pieces", "smaller_side", "member", "color",
     "path",
     "eccentricity", "pairs",
-    "flow", "cut", "source_side", "motif", "edges",
+    "flow", "cut", "source_side", "motif", "edges", "side",
 }  # fmt: skip
 #: Where such a column holds no vertices, but communities of the next level.
 NO_VERTICES = {"landscape": {"parent"}}
@@ -76,7 +76,14 @@ def tables(result: Any) -> list[pa.Table]:
 
 
 def forward(name: str, graph: gf.Graph) -> gf.Graph:
-    """The graph, with directions from smaller to larger labels for what needs a graph without cycles."""
+    """The graph, with directions from smaller to larger labels for what needs a graph without cycles.
+
+    Without edges between vertices that are both even, or both odd, for what needs a bipartite graph.
+    """
+    if name == "bipartition":
+        src, dst, _, _ = graph.edge_columns()
+        between = (src + dst) % 2 == 1
+        return gf.from_edges(src[between], dst[between], labels=graph.label_column())
     if name.replace("_", "-") not in ("topological-order", "longest-path"):
         return graph
     src, dst, weight, _ = graph.edge_columns()

@@ -117,8 +117,17 @@ def test_algorithms_of_directed_graphs(shared: Place, name: str) -> None:
     assert "graph is undirected" in shared("run", name, "small.txt").err
 
 
+def test_sides_of_bipartite_graphs(shared: Place) -> None:
+    rows = shared("run", "bipartition", "names.csv", "--json").json["rows"]
+    assert {row["vertex"]: row["side"] for row in rows} == {"a": 0, "b": 1, "c": 0, "d": 1}
+    ended = shared("run", "bipartition", "small.txt")
+    assert (ended.code, ended.err) == (
+        2, "error: graph is not bipartite: it has a cycle of 3 vertices: 2 - 1 - 3 - 2\n"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("graph", ["small.txt", "small.gofs"])
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in DIRECTED])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in DIRECTED and name != "bipartition"])
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
     required = [text for option, value in REQUIRED.get(name, {}).items() for text in (f"--{option}", str(value))]
     body = shared("run", name, graph, *required, "--json").json

@@ -1,0 +1,57 @@
+"""Bipartite projections against igraph and SciPy: ``python benchmarks/bipartite.py [--quick]``.
+
+Of the bipartite double cover of each graph: every edge between u and v becomes one between u and a second v, and one
+between v and a second u. The projection has the numbers of common neighbors as weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import _graphs
+import _harness
+import numpy as np
+from _peers import igraph_graph, scipy_matrix
+
+import goffish as gf
+from goffish.graph import from_edges
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small graphs only")
+    given = parser.parse_args()
+    print(_harness.machine_line(("igraph", "scipy")))
+    print("milliseconds: best wall (median wall; CPU); number of edges of the projection")
+    rows, ratios = [], []
+    names = (
+        ("road-usroads", "perforated-700x700") if given.quick else ("road-usroads", "perforated-700x700", "lfr-200k")
+    )
+    columns = ["goffish", "igraph", "scipy"]
+    for name, graph in _graphs.load_available(names):
+        src, dst, _, _ = graph.edge_columns()
+        n = graph.num_vertices
+        cover = from_edges(np.concatenate([src, dst]), n + np.concatenate([dst, src]), labels=np.arange(2 * n))
+        side = np.arange(2 * n) < n
+        ig_graph, types = igraph_graph(cover), (~side).tolist()
+        matrix = scipy_matrix(cover)[:n, n:].tocsr()
+        calls = {
+            "goffish": lambda cover=cover, side=side: gf.bipartite_projection(cover, side),
+            "igraph": lambda ig=ig_graph, types=types: ig.bipartite_projection(types, which=0, multiplicity=True),
+            "scipy": lambda matrix=matrix: matrix @ matrix.T,
+        }
+        ours, other, square = (calls[column]() for column in columns)
+        edges = (square.nnz - np.count_nonzero(square.diagonal())) // 2
+        assert ours.num_edges == other[0].ecount() == edges
+        assert ours.weights.sum() == 2 * sum(other[1]) == square.sum() - square.diagonal().sum()
+        timings = _harness.measure_together(calls, repeats=3)
+        ratio, best = _harness.best_peer(timings, ["goffish"], columns[1:])
+        ratios.append(ratio)
+        times = [_harness.milliseconds(timings[column]) for column in columns]
+        rows.append([f"{name} ({2 * n:,} / {cover.num_edges:,})", f"{edges:,}", *times, f"**{ratio:.1f}** ({best})"])
+    _harness.print_table(["graph (n / m)", "edges", *columns, "best baseline / goffish"], rows)
+    print(f"\ngeometric mean of best baseline / goffish: {_harness.geometric_mean(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()

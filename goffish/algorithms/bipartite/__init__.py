@@ -1,0 +1,1 @@
+"""Bipartite graphs: their two sides, and projections on one of them."""

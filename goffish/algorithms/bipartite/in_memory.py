@@ -1,0 +1,116 @@
+"""Bipartite graphs in memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.algorithms.bipartite import kernels
+from goffish.algorithms.clustering.kernels import simple_degrees
+from goffish.errors import InputError
+from goffish.gopher.result import Result
+from goffish.graph import Graph
+from goffish.graph.assembly import transpose
+from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
+from goffish.graph.selection import vertex_mask
+from goffish.threads import interruptible
+
+#: Steps of one task: Ctrl-C takes effect between two tasks.
+STEPS = 1 << 20
+#: Vertices of a cycle that a message names.
+_NAMED = 10
+
+
+def bipartition(graph: Graph) -> Result:
+    """The result of `goffish.bipartition`."""
+    graph = graph.to_undirected()
+    n, kind = graph.num_vertices, graph.targets.dtype
+    side = np.full(n, -1, np.int8)
+    parent, queue = np.empty((2, n), kind)
+    rows = graph.offsets, graph.targets
+    u, v = interruptible(graph.num_arcs, kernels.two_sides, *rows, side, parent, queue)
+    if u >= 0:
+        raise InputError(f"graph is not bipartite: {_odd_cycle(graph, parent, int(u), int(v))}")
+    ones = np.count_nonzero(side)
+    table = pa.table({"vertex": graph.label_column(), "side": side.astype(np.int64)})
+    return Result("bipartition", table, {"side_0": n - ones, "side_1": ones})
+
+
+def _odd_cycle(graph: Graph, parent: NDArray[np.integer[Any]], u: int, v: int) -> str:
+    """What a message says about the cycle through an edge inside a side."""
+    first, second = [u], [v]
+    while first[-1] != second[-1]:
+        first.append(int(parent[first[-1]]))
+        second.append(int(parent[second[-1]]))
+    around = [*first, *second[-2::-1]]
+    if u == v:
+        return f"vertex {graph.labels_of(np.array([u]))[0]} has a self-loop"
+    labels = list(map(str, graph.labels_of(np.array(around)).to_pylist()))
+    if len(labels) > _NAMED:
+        labels[_NAMED - 2 : -2] = ["…"]
+    return f"it has a cycle of {len(around):,} vertices: {' - '.join([*labels, labels[0]])}"
+
+
+def projection(graph: Graph, vertices: Any, newman: bool, threads: int | None) -> Graph:
+    """The result of `goffish.bipartite_projection`."""
+    workers = thread_count(threads)
+    mask = vertex_mask(graph.labels, graph.num_vertices, vertices)
+    graph = graph.to_undirected()
+    u, v = kernels.inside_edge(graph.offsets, graph.targets, mask)
+    if u >= 0:
+        ends = " - ".join(map(str, graph.labels_of(np.array([u, v])).to_pylist()))
+        where = "two of the given vertices" if mask[u] else "two vertices that are not given"
+        raise InputError(f"vertices: edge {ends} is between {where}; give one side of a bipartite graph")
+    kept = np.flatnonzero(mask).astype(graph.targets.dtype)
+    number = np.zeros(graph.num_vertices, graph.targets.dtype)
+    number[kept] = np.arange(kept.size)
+    share = np.ones(graph.num_vertices)
+    if newman:
+        degree = np.empty(graph.num_vertices, graph.targets.dtype)
+        simple_degrees(graph.offsets, graph.targets, degree)
+        # Neighbors of a vertex of degree 1 share it with no other.
+        np.divide(1.0, degree - 1, out=share, where=degree > 1)
+    sides = kernels.Sides(graph.offsets, graph.targets, kept, number, share)
+    offsets, targets, weights = _rows(sides, workers)
+    attributes = graph.vertex_attributes
+    return Graph(
+        offsets, targets, False, targets.size // 2, weights, graph.labels_of(kept),
+        None if attributes is None else attributes.take(pa.array(kept)),
+    )  # fmt: skip
+
+
+def _rows(
+    sides: kernels.Sides, workers: int
+) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]], NDArray[np.float64]]:
+    """Ascending rows and weights of the projection."""
+    k, kind = sides.kept.size, sides.targets.dtype
+    steps = np.append(0, np.cumsum(np.diff(sides.offsets)[sides.targets], dtype=np.int64))[sides.offsets]
+    work = np.append(0, np.cumsum(np.diff(steps)[sides.kept]))
+    tasks = list(pairwise(balanced_rows(work, max(workers, int(work[-1]) // STEPS)).tolist()))
+    rows = np.zeros(k + 1, np.int64)
+    marks = [np.full(k, -1, kind) for _ in range(workers)]
+
+    def count(first: int, last: int) -> None:
+        seen = marks.pop()
+        kernels.count_projected(sides, first, last, seen, rows[1:])
+        marks.append(seen)
+
+    run_tasks(count, tasks, workers)
+    np.cumsum(rows, out=rows)
+    targets, weights = np.empty(rows[-1], kind), np.empty(rows[-1])
+    places = [np.full(k, -1, np.int64) for _ in range(workers)]
+
+    def fill(first: int, last: int) -> None:
+        seen = places.pop()
+        seen.fill(-1)
+        kernels.fill_projected(sides, first, last, seen, rows, targets, weights)
+        places.append(seen)
+
+    run_tasks(fill, tasks, workers)
+    # The rows are symmetric: transposed, they are the same, and ascend.
+    offsets, targets, order = transpose(rows, targets, np.arange(targets.size))
+    return offsets, targets, weights[order]

@@ -1,0 +1,125 @@
+"""Kernels of bipartite graphs, on symmetric, ascending rows; repeated neighbors are passed over."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
+
+
+class Sides(NamedTuple):
+    """Rows of a bipartite graph, and one of its sides.
+
+    Attributes
+    ----------
+    offsets : int64, shape (n + 1,)
+    targets : integers, shape (arcs,)
+    kept : integers, shape (k,)
+        Vertices of the side, ascending.
+    number : integers, shape (n,)
+        Places of the vertices in `kept`.
+    share : float64, shape (n,)
+        What each vertex of the other side adds to the weight between two of its neighbors.
+    """
+
+    offsets: NDArray[Any]
+    targets: NDArray[Any]
+    kept: NDArray[Any]
+    number: NDArray[Any]
+    share: NDArray[Any]
+
+
+@kernel(allocates=False)
+def two_sides(offsets, targets, side, parent, queue):
+    """Divide vertices into sides 0 and 1 without edges inside, breadth first; the first of each component is on 0.
+
+    Parameters
+    ----------
+    side : int8, shape (n,)
+        Filled with -1.
+    parent : integers, shape (n,)
+        Receives the vertex from which each one was reached; itself for the first of a component.
+
+    Returns
+    -------
+    u, v : int
+        Ends of an edge inside a side, at equal distances from the first vertex of their component; -1 for none.
+    """
+    for start in range(side.size):
+        if side[start] >= 0:
+            continue
+        side[start], parent[start], queue[0] = 0, start, start
+        at, size = 0, 1
+        while at < size:
+            u = queue[at]
+            at += 1
+            for i in range(offsets[u], offsets[u + 1]):
+                v = targets[i]
+                if side[v] < 0:
+                    side[v], parent[v], queue[size] = 1 - side[u], u, v
+                    size += 1
+                elif side[v] == side[u]:
+                    return u, v
+    return -1, -1
+
+
+@kernel(allocates=False)
+def inside_edge(offsets, targets, mask):
+    """The first edge whose ends are both in a set, or both not; twice -1 for none."""
+    for u in range(mask.size):
+        for i in range(offsets[u], offsets[u + 1]):
+            if mask[targets[i]] == mask[u]:
+                return u, targets[i]
+    return -1, -1
+
+
+@kernel(allocates=False)
+def count_projected(sides, first, last, seen, counts):
+    """Numbers of vertices that share neighbors with each of some vertices; `seen` holds -1."""
+    offsets, targets = sides.offsets, sides.targets
+    for a in range(first, last):
+        u, found = sides.kept[a], 0
+        for i in range(offsets[u], offsets[u + 1]):
+            x = targets[i]
+            for j in range(offsets[x], offsets[x + 1]):
+                w = sides.number[targets[j]]
+                if seen[w] != a:
+                    seen[w] = a
+                    found += w != a
+        counts[a] = found
+
+
+@kernel(allocates=False)
+def fill_projected(sides, first, last, seen, rows, out_targets, out_weights):
+    """Rows of some vertices of the projection, in the order in which their neighbors are met; `seen` holds -1.
+
+    Parameters
+    ----------
+    rows : int64, shape (k + 1,)
+        Where each row begins.
+    """
+    offsets, targets = sides.offsets, sides.targets
+    for a in range(first, last):
+        u, at = sides.kept[a], rows[a]
+        begin, before = at, targets.dtype.type(-1)
+        for i in range(offsets[u], offsets[u + 1]):
+            x = targets[i]
+            if x == before:
+                continue
+            before = x
+            last_w = targets.dtype.type(-1)
+            for j in range(offsets[x], offsets[x + 1]):
+                w = sides.number[targets[j]]
+                again = w == last_w
+                last_w = w
+                if w == a or again:
+                    continue
+                place = seen[w]
+                # Places of earlier rows are below this one.
+                if place < begin:
+                    place = seen[w] = at
+                    out_targets[at], out_weights[at] = w, 0.0
+                    at += 1
+                out_weights[place] += sides.share[x]
