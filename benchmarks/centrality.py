@@ -191,7 +191,12 @@ MESHES = {"grid-1000x900", "perforated-700x700", "road-usroads"}
 PARTS: list[tuple[str, Callable[[Graph], Calls], float, set[str]]] = [
     ("Local clustering coefficients", clustering, 1e-9, set()),
     ("Truss numbers", trusses, 0.0, {"rmat-18", "lfr-200k", "grid-1000x900", "perforated-700x700"}),
-    ("Motifs of four vertices", small_subgraphs, 0.0, {"rmat-18", "lfr-200k", "email-Enron"}),
+    (
+        "Motifs of four vertices",
+        small_subgraphs,
+        0.0,
+        {"rmat-18", "rmat-20", "lfr-200k", "email-Enron", "soc-Epinions1", "as-Caida"},
+    ),
     (
         "Eigenvector centrality, tolerance 1e-6",
         eigenvector,

@@ -14,7 +14,6 @@ from goffish.algorithms.clustering.kernels import simple_degrees
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
-from goffish.graph.assembly import transpose
 from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
 from goffish.graph.selection import vertex_mask
 from goffish.threads import interruptible
@@ -35,7 +34,7 @@ def bipartition(graph: Graph) -> Result:
     u, v = interruptible(graph.num_arcs, kernels.two_sides, *rows, side, parent, queue)
     if u >= 0:
         raise InputError(f"graph is not bipartite: {_odd_cycle(graph, parent, int(u), int(v))}")
-    ones = np.count_nonzero(side)
+    ones = int(np.count_nonzero(side))
     table = pa.table({"vertex": graph.label_column(), "side": side.astype(np.int64)})
     return Result("bipartition", table, {"side_0": n - ones, "side_1": ones})
 
@@ -74,7 +73,7 @@ def projection(graph: Graph, vertices: Any, newman: bool, threads: int | None) -
         simple_degrees(graph.offsets, graph.targets, degree)
         # Neighbors of a vertex of degree 1 share it with no other.
         np.divide(1.0, degree - 1, out=share, where=degree > 1)
-    sides = kernels.Sides(graph.offsets, graph.targets, kept, number, share)
+    sides = kernels.Sides(graph.offsets, graph.targets, kept, number[graph.targets], share)
     offsets, targets, weights = _rows(sides, workers)
     attributes = graph.vertex_attributes
     return Graph(
@@ -102,15 +101,12 @@ def _rows(
     run_tasks(count, tasks, workers)
     np.cumsum(rows, out=rows)
     targets, weights = np.empty(rows[-1], kind), np.empty(rows[-1])
-    places = [np.full(k, -1, np.int64) for _ in range(workers)]
+    free = [(np.zeros(k), np.empty(k, kind), np.empty(256, np.int64)) for _ in range(workers)]
 
     def fill(first: int, last: int) -> None:
-        seen = places.pop()
-        seen.fill(-1)
-        kernels.fill_projected(sides, first, last, seen, rows, targets, weights)
-        places.append(seen)
+        memory = free.pop()
+        kernels.fill_projected(sides, first, last, memory, rows, targets, weights)
+        free.append(memory)
 
     run_tasks(fill, tasks, workers)
-    # The rows are symmetric: transposed, they are the same, and ascend.
-    offsets, targets, order = transpose(rows, targets, np.arange(targets.size))
-    return offsets, targets, weights[order]
+    return rows, targets, weights

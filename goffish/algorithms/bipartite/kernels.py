@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from goffish.kernels.compile import kernel
 
+#: Length of rows up to which insertion is the fastest way to sort.
+_SHORT = 48
+
 
 class Sides(NamedTuple):
     """Rows of a bipartite graph, and one of its sides.
@@ -18,8 +21,8 @@ class Sides(NamedTuple):
     targets : integers, shape (arcs,)
     kept : integers, shape (k,)
         Vertices of the side, ascending.
-    number : integers, shape (n,)
-        Places of the vertices in `kept`.
+    members : integers, shape (arcs,)
+        Places of the targets in `kept`, of those on the side.
     share : float64, shape (n,)
         What each vertex of the other side adds to the weight between two of its neighbors.
     """
@@ -27,7 +30,7 @@ class Sides(NamedTuple):
     offsets: NDArray[Any]
     targets: NDArray[Any]
     kept: NDArray[Any]
-    number: NDArray[Any]
+    members: NDArray[Any]
     share: NDArray[Any]
 
 
@@ -84,42 +87,78 @@ def count_projected(sides, first, last, seen, counts):
         for i in range(offsets[u], offsets[u + 1]):
             x = targets[i]
             for j in range(offsets[x], offsets[x + 1]):
-                w = sides.number[targets[j]]
+                w = sides.members[j]
                 if seen[w] != a:
                     seen[w] = a
                     found += w != a
         counts[a] = found
 
 
+@kernel(allocates=False, inner=True)
+def sort_row(values, begin, end, scratch, counts):
+    """Sort some numbers that are not negative: short rows by insertion, others by eight bits at a time."""
+    if end - begin <= _SHORT:
+        for i in range(begin + 1, end):
+            value, at = values[i], i
+            while at > begin and values[at - 1] > value:
+                values[at] = values[at - 1]
+                at -= 1
+            values[at] = value
+        return
+    most = values[begin]
+    for i in range(begin + 1, end):
+        most = max(most, values[i])
+    shift = 0
+    while most >> shift > 0:
+        for digit in range(256):
+            counts[digit] = 0
+        for i in range(begin, end):
+            counts[values[i] >> shift & 255] += 1
+        before = 0
+        for digit in range(256):
+            before, counts[digit] = before + counts[digit], before
+        for i in range(begin, end):
+            digit = values[i] >> shift & 255
+            scratch[counts[digit]] = values[i]
+            counts[digit] += 1
+        for i in range(begin, end):
+            values[i] = scratch[i - begin]
+        shift += 8
+
+
 @kernel(allocates=False)
-def fill_projected(sides, first, last, seen, rows, out_targets, out_weights):
-    """Rows of some vertices of the projection, in the order in which their neighbors are met; `seen` holds -1.
+def fill_projected(sides, first, last, memory, rows, out_targets, out_weights):
+    """Rows of some vertices of the projection, ascending.
 
     Parameters
     ----------
+    memory : tuple
+        Zeros, shape (k,); scratch of targets, shape (k,), and int64, shape (256,).
     rows : int64, shape (k + 1,)
         Where each row begins.
     """
     offsets, targets = sides.offsets, sides.targets
+    none = targets.dtype.type(-1)
+    sums, scratch, counts = memory
     for a in range(first, last):
-        u, at = sides.kept[a], rows[a]
-        begin, before = at, targets.dtype.type(-1)
+        u, begin = sides.kept[a], rows[a]
+        at, before = begin, none
         for i in range(offsets[u], offsets[u + 1]):
             x = targets[i]
             if x == before:
                 continue
-            before = x
-            last_w = targets.dtype.type(-1)
+            before, last_w, share = x, none, sides.share[x]
             for j in range(offsets[x], offsets[x + 1]):
-                w = sides.number[targets[j]]
+                w = sides.members[j]
                 again = w == last_w
                 last_w = w
                 if w == a or again:
                     continue
-                place = seen[w]
-                # Places of earlier rows are below this one.
-                if place < begin:
-                    place = seen[w] = at
-                    out_targets[at], out_weights[at] = w, 0.0
+                if sums[w] == 0.0:
+                    out_targets[at] = w
                     at += 1
-                out_weights[place] += sides.share[x]
+                sums[w] += share
+        sort_row(out_targets, begin, at, scratch, counts)
+        for i in range(begin, at):
+            out_weights[i] = sums[out_targets[i]]
+            sums[out_targets[i]] = 0.0

@@ -130,6 +130,6 @@ def maximum_flow(graph: Graph, source: Any, target: Any) -> MaximumFlow:
     src, dst = found.ends
     columns = {"source": graph.labels_of(src), "target": graph.labels_of(dst), "flow": found.flow, "cut": found.cut}
     sides = pa.table({"vertex": graph.label_column(), "source_side": found.before})
-    edges, vertices = np.count_nonzero(found.cut), np.count_nonzero(found.before)
+    edges, vertices = int(np.count_nonzero(found.cut)), int(np.count_nonzero(found.before))
     summary = {"value": found.value, "cut_edges": edges, "source_side": vertices}
     return MaximumFlow("maximum_flow", pa.table(columns), summary, sides=sides)
