@@ -1,12 +1,10 @@
-"""Bipartite projections against igraph and SciPy: ``python benchmarks/bipartite.py [--quick]``.
+"""Bipartite projections against igraph and SciPy: ``python benchmarks/bipartite.py``.
 
 Of the bipartite double cover of each graph: every edge between u and v becomes one between u and a second v, and one
 between v and a second u. The projection has the numbers of common neighbors as weights.
 """
 
 from __future__ import annotations
-
-import argparse
 
 import _graphs
 import _harness
@@ -18,17 +16,11 @@ from goffish.graph import from_edges
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small graphs only")
-    given = parser.parse_args()
     print(_harness.machine_line(("igraph", "scipy")))
     print("milliseconds: best wall (median wall; CPU); number of edges of the projection")
     rows, ratios = [], []
-    names = (
-        ("road-usroads", "perforated-700x700") if given.quick else ("road-usroads", "perforated-700x700", "lfr-200k")
-    )
     columns = ["goffish", "igraph", "scipy"]
-    for name, graph in _graphs.load_available(names):
+    for name, graph in _graphs.load_available(("road-usroads", "perforated-700x700")):
         src, dst, _, _ = graph.edge_columns()
         n = graph.num_vertices
         cover = from_edges(np.concatenate([src, dst]), n + np.concatenate([dst, src]), labels=np.arange(2 * n))

@@ -95,8 +95,8 @@ def bipartite_projection(
     Notes
     -----
     Takes time and memory for each path of two edges between vertices of the side: a vertex of the other side with d
-    neighbors has d (d - 1). Each edge of the projection takes 24
-    bytes, and each of its vertices 8 and, while it is made, 16 more for each thread.
+    neighbors has d (d - 1). Each edge of the projection takes 24 bytes, and each of its vertices 8 and, while it
+    is made, 16 more for each thread.
 
     References
     ----------
