@@ -80,11 +80,11 @@ def _inside(graph: Graph) -> np.ndarray:
 def test_larger_projections(kind: type) -> None:
     """SciPy's product of the incidence matrix with its transpose; the same bits with any number of threads."""
     rng = np.random.default_rng(3)
-    people, things = rng.integers(0, 3000, 12_000), rng.zipf(1.6, 12_000) % 2000
-    graph = gf.from_edges(people, 3000 + things, labels=np.arange(5000))
+    people, things = rng.integers(0, 900, 3000), rng.zipf(1.6, 3000) % 600
+    graph = gf.from_edges(people, 900 + things, labels=np.arange(1500))
     graph = Graph(graph.offsets, graph.targets.astype(kind), False, graph.num_edges)
-    side = np.arange(5000) < 3000
-    incidence = gf.to_scipy(graph).tocsr()[:3000, 3000:]
+    side = np.arange(1500) < 900
+    incidence = gf.to_scipy(graph).tocsr()[:900, 900:]
     product = (incidence @ incidence.T).tolil()
     product.setdiag(0)
     found = [gf.bipartite_projection(graph, side, threads=threads) for threads in (1, 3)]
