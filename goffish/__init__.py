@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
     from goffish.algorithms.closeness.api import closeness, harmonic
     from goffish.algorithms.clustering.api import clustering, core_numbers, triangles, truss_numbers
-    from goffish.algorithms.communities.api import agreement, louvain, modularity
+    from goffish.algorithms.communities.api import (
+        agreement,
+        codelength,
+        conductance,
+        infomap,
+        louvain,
+        modularity,
+    )
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
     from goffish.algorithms.landscape.api import landscape
@@ -121,7 +128,9 @@ _HOMES = {
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
     "goffish.algorithms.clustering.api": ("clustering", "core_numbers", "triangles", "truss_numbers"),
-    "goffish.algorithms.communities.api": ("agreement", "louvain", "modularity"),
+    "goffish.algorithms.communities.api": (
+        "agreement", "codelength", "conductance", "infomap", "louvain", "modularity",
+    ),
     "goffish.algorithms.components.api": (
         "condensation", "connected_components", "strongly_connected_components",
     ),
@@ -168,17 +177,17 @@ __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
     "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "articulation_points",
-    "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness", "clustering", "condensation",
-    "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter", "difference", "distances",
-    "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph",
-    "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits", "intersection",
-    "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain",
-    "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity", "neighborhood_function",
-    "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
-    "quality", "random_walks", "read", "relabel", "run", "run_series", "sample", "shortest_path", "similarity", "sssp",
-    "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
-    "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles", "truss_numbers", "union", "verify",
-    "vertices_to_arrow", "write",
+    "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness", "clustering", "codelength",
+    "condensation", "conductance", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
+    "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges",
+    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits",
+    "infomap", "intersection", "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path",
+    "louvain", "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity",
+    "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
+    "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series", "sample",
+    "shortest_path", "similarity", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
+    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles",
+    "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -47,8 +47,9 @@ API = {
          "fastrp", "maximal_independent_set", "maximal_matching", "greedy_coloring", "run", "Result", "RunStats"],
     ),
     "communities": (
-        "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",
-        ["louvain", "label_propagation", "modularity", "agreement", "landscape", "Communities", "CommunityLandscape"],
+        "Communities", "Louvain, Leiden, Infomap, their quality, and the landscape of communities.",
+        ["louvain", "infomap", "label_propagation", "modularity", "codelength", "conductance", "agreement", "landscape",
+         "Communities", "CommunityLandscape"],
     ),
     "partitions": (
         "Partitions and stores", "Partition a graph, store it, and run algorithms partition by partition.",

@@ -16,7 +16,7 @@ from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
 from goffish.algorithms.closeness.api import Closeness, Harmonic
 from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Quotient, Triangles, Trusses
-from goffish.algorithms.communities.api import Louvain
+from goffish.algorithms.communities.api import Infomap, Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.landscape.api import Landscape
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
@@ -53,7 +53,7 @@ GROUP = "goffish.algorithms"
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness,
+        Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Infomap, Betweenness,
         EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering, Cores, Trusses,
         Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
         IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,

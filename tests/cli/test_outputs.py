@@ -56,6 +56,7 @@ EXPECTED: dict[str, Any] = {
     "pagerank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "blockrank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "louvain": best_division,
+    "infomap": lambda g: {v: i for i, c in enumerate(nx.connected_components(g)) for v in c},
     "betweenness": lambda g: {v: pytest.approx(b) for v, b in nx.betweenness_centrality(g, normalized=False).items()},
     "closeness": lambda g: {v: pytest.approx(c) for v, c in nx.closeness_centrality(g).items()},
     "harmonic": lambda g: {v: pytest.approx(h) for v, h in nx.harmonic_centrality(g).items()},
