@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     )
     from goffish.algorithms.run import run
     from goffish.algorithms.similarity.api import similarity
-    from goffish.algorithms.spectral.api import eigenvector, hits, katz
+    from goffish.algorithms.spectral.api import eigenvector, hits, katz, spectral_embedding
     from goffish.algorithms.structure.api import (
         articulation_points,
         biconnected_components,
@@ -144,7 +144,7 @@ _HOMES = {
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
     "goffish.algorithms.similarity.api": ("similarity",),
-    "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz"),
+    "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz", "spectral_embedding"),
     "goffish.algorithms.walks.api": ("fastrp", "random_walks"),
     "goffish.algorithms.structure.api": (
         "articulation_points", "biconnected_components", "bridges", "greedy_coloring", "label_propagation",
@@ -185,9 +185,9 @@ __all__ = [
     "louvain", "maximal_independent_set", "maximal_matching", "minimum_spanning_forest", "modularity",
     "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
     "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series", "sample",
-    "shortest_path", "similarity", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles",
-    "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles",
-    "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
+    "shortest_path", "similarity", "spectral_embedding", "sssp", "strongly_connected_components", "temporal_paths",
+    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+    "topological_order", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from goffish.algorithms.paths.api import (
     TopologicalOrder,
 )
 from goffish.algorithms.similarity.api import Similarity
-from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz
+from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz, SpectralEmbedding
 from goffish.algorithms.structure.api import (
     ArticulationPoints,
     BiconnectedComponents,
@@ -55,9 +55,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for a in (
         Components, StrongComponents, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Infomap, Betweenness,
         EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering, Cores, Trusses,
-        Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
-        IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,
-        TopologicalOrder, LongestPath, MaxValue, HopCounts, Counts, Quotient,
+        Similarity, Walks, FastRP, SpectralEmbedding, SpanningForest, BiconnectedComponents, ArticulationPoints,
+        Bridges, LabelPropagation, IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter,
+        Neighborhood, TopologicalOrder, LongestPath, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 
