@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from goffish.algorithms.run import run
     from goffish.algorithms.similarity.api import similarity
-    from goffish.algorithms.spectral.api import eigenvector, hits, katz
+    from goffish.algorithms.spectral.api import eigenvector, hits, katz, spectral_embedding
     from goffish.algorithms.structure.api import (
         articulation_points,
         biconnected_components,
@@ -124,38 +124,36 @@ _HOMES = {
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
     "goffish.algorithms.bipartite.api": ("bipartite_projection", "bipartition"),
-    "goffish.algorithms.clustering.api": (
-        "clustering", "core_numbers", "motif_counts", "triangles", "truss_numbers",
-    ),
-    "goffish.algorithms.communities.api": ("agreement", "louvain", "modularity"),
+    "goffish.algorithms.clustering.api": ("clustering", "core_numbers", "motif_counts", "triangles", "truss_numbers"),
+    "goffish.algorithms.communities.api": ("agreement", "codelength", "conductance", "infomap", "louvain", "modularity"),
     "goffish.algorithms.components.api": (
         "condensation", "connected_components", "strongly_connected_components",
     ),
-    "goffish.algorithms.flows.api": ("maximum_flow",),
-    "goffish.algorithms.flows.in_memory": ("MaximumFlow",),
-    "goffish.algorithms.landscape.api": ("landscape",),
+    "goffish.algorithms.flows.api": ("maximum_flow"),
+    "goffish.algorithms.flows.in_memory": ("MaximumFlow"),
+    "goffish.algorithms.landscape.api": ("landscape"),
     "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
     "goffish.algorithms.paths.api": (
         "bfs", "coordinate_bounds", "diameter", "distances", "eccentricity", "longest_path",
         "neighborhood_function", "shortest_path", "sssp", "topological_order",
     ),
-    "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
-    "goffish.algorithms.communities.communities": ("Communities",),
-    "goffish.algorithms.run": ("run",),
-    "goffish.algorithms.similarity.api": ("similarity",),
-    "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz"),
+    "goffish.algorithms.landscape.levels": ("CommunityLandscape"),
+    "goffish.algorithms.communities.communities": ("Communities"),
+    "goffish.algorithms.run": ("run"),
+    "goffish.algorithms.similarity.api": ("similarity"),
+    "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz", "spectral_embedding"),
     "goffish.algorithms.walks.api": ("fastrp", "random_walks"),
     "goffish.algorithms.structure.api": (
         "articulation_points", "biconnected_components", "bridges", "greedy_coloring", "label_propagation",
         "maximal_independent_set", "maximal_matching", "minimum_spanning_forest",
     ),
-    "goffish.temporal.event_paths": ("temporal_paths",),
-    "goffish.temporal.motifs": ("temporal_triangles",),
-    "goffish.temporal.api": ("run_series",),
+    "goffish.temporal.event_paths": ("temporal_paths"),
+    "goffish.temporal.motifs": ("temporal_triangles"),
+    "goffish.temporal.api": ("run_series"),
     "goffish.errors": ("DataError", "FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
-    "goffish.gofs": ("PartitionedGraph",),
-    "goffish.gofs.reservoir": ("Reservoir",),
-    "goffish.gofs.series": ("open_series",),
+    "goffish.gofs": ("PartitionedGraph"),
+    "goffish.gofs.reservoir": ("Reservoir"),
+    "goffish.gofs.series": ("open_series"),
     "goffish.gopher": (
         "BatchStep", "Result", "RunStats", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep",
         "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
@@ -166,8 +164,8 @@ _HOMES = {
         "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "union", "vertices_to_arrow",
     ),
     "goffish.graph.io": ("read", "write"),
-    "goffish.partition.figures": ("quality",),
-    "goffish.temporal.program": ("TimeSeriesProgram",),
+    "goffish.partition.figures": ("quality"),
+    "goffish.temporal.program": ("TimeSeriesProgram"),
 }  # fmt: skip
 _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
@@ -177,17 +175,17 @@ __all__ = [
     "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
     "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement",
     "articulation_points", "betweenness", "bfs", "biconnected_components", "bipartite_projection", "bipartition",
-    "blockrank", "bridges", "closeness", "clustering", "condensation", "connected_components", "contract",
-    "coordinate_bounds", "core_numbers", "diameter", "difference", "distances", "eccentricity", "edge_betweenness",
-    "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
-    "from_scipy", "greedy_coloring", "harmonic", "hits", "intersection", "join_edges", "join_vertices", "katz",
-    "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set", "maximal_matching",
-    "maximum_flow", "minimum_spanning_forest", "modularity", "motif_counts", "neighborhood_function", "open",
-    "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality",
-    "random_walks", "read", "relabel", "run", "run_series", "sample", "shortest_path", "similarity", "sssp",
-    "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx",
-    "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles", "truss_numbers", "union", "verify",
-    "vertices_to_arrow", "write",
+    "blockrank", "bridges", "closeness", "clustering", "codelength", "condensation", "conductance",
+    "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter", "difference", "distances",
+    "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph",
+    "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits", "infomap",
+    "intersection", "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain",
+    "maximal_independent_set", "maximal_matching", "maximum_flow", "minimum_spanning_forest", "modularity",
+    "motif_counts", "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor",
+    "per_remote", "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series",
+    "sample", "shortest_path", "similarity", "spectral_embedding", "sssp", "strongly_connected_components",
+    "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars",
+    "to_scipy", "topological_order", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ EXTRAS = {
         ("plot",),
     ),
     "networkx": Extra("NetworkX graphs and backend, GraphML and GML files", {"networkx": "networkx"}),
-    "scipy": Extra("SciPy matrices, rank correlation of sampled betweenness", {"scipy": "scipy"}),
+    "scipy": Extra("SciPy matrices, spectral embeddings, rank correlation of sampled betweenness", {"scipy": "scipy"}),
     "mpi": Extra("The MPI engine: mpirun ... goffish run --engine mpi", {"mpi4py": "mpi4py"}),
     "spark": Extra(
         "The Spark engine, goffish ingest, DataFrames and GraphFrames",

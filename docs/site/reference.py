@@ -44,12 +44,13 @@ API = {
          "sssp", "shortest_path", "coordinate_bounds", "distances", "eccentricity", "diameter", "neighborhood_function",
          "topological_order", "longest_path", "maximum_flow", "MaximumFlow", "pagerank", "blockrank", "eigenvector",
          "katz", "hits", "closeness", "harmonic", "betweenness", "edge_betweenness", "triangles", "clustering",
-         "core_numbers", "truss_numbers", "motif_counts", "similarity", "random_walks", "fastrp",
+         "core_numbers", "truss_numbers", "motif_counts", "similarity", "random_walks", "fastrp", "spectral_embedding",
          "maximal_independent_set", "maximal_matching", "greedy_coloring", "run", "Result", "RunStats"],
     ),
     "communities": (
-        "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",
-        ["louvain", "label_propagation", "modularity", "agreement", "landscape", "Communities", "CommunityLandscape"],
+        "Communities", "Louvain, Leiden, Infomap, their quality, and the landscape of communities.",
+        ["louvain", "infomap", "label_propagation", "modularity", "codelength", "conductance", "agreement", "landscape",
+         "Communities", "CommunityLandscape"],
     ),
     "partitions": (
         "Partitions and stores", "Partition a graph, store it, and run algorithms partition by partition.",

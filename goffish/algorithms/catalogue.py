@@ -17,7 +17,7 @@ from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
 from goffish.algorithms.bipartite.api import Bipartition
 from goffish.algorithms.closeness.api import Closeness, Harmonic
 from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Motifs, Quotient, Triangles, Trusses
-from goffish.algorithms.communities.api import Louvain
+from goffish.algorithms.communities.api import Infomap, Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.flows.api import FlowBetween
 from goffish.algorithms.landscape.api import Landscape
@@ -35,7 +35,7 @@ from goffish.algorithms.paths.api import (
     TopologicalOrder,
 )
 from goffish.algorithms.similarity.api import Similarity
-from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz
+from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz, SpectralEmbedding
 from goffish.algorithms.structure.api import (
     ArticulationPoints,
     BiconnectedComponents,
@@ -55,11 +55,12 @@ GROUP = "goffish.algorithms"
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, StrongComponents, Bipartition, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain,
+        Components, StrongComponents, Bipartition, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Infomap,
         Betweenness, EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering,
-        Cores, Trusses, Motifs, Similarity, Walks, FastRP, SpanningForest, BiconnectedComponents, ArticulationPoints,
-        Bridges, LabelPropagation, IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter,
-        Neighborhood, TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts, Quotient,
+        Cores, Trusses, Motifs, Similarity, Walks, FastRP, SpectralEmbedding, SpanningForest, BiconnectedComponents,
+        ArticulationPoints, Bridges, LabelPropagation, IndependentSet, Matching, Coloring, PathBetween, Distances,
+        Eccentricity, Diameter, Neighborhood, TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts,
+        Quotient,
     )
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -54,6 +55,14 @@ def best_division(graph: nx.Graph) -> dict[int, int]:
     return {v: number for number, group in enumerate(best) for v in group}
 
 
+def fiedler(graph: nx.Graph) -> dict[int, Any]:
+    """The second eigenvector of the normalized Laplacian of the largest component; 0 elsewhere."""
+    part = sorted(max(nx.connected_components(graph), key=len))
+    vector = np.linalg.eigh(nx.normalized_laplacian_matrix(graph, part).toarray())[1][:, 1]
+    found = dict(zip(part, vector * np.sign(vector[np.abs(vector).argmax()]), strict=True))
+    return {v: pytest.approx(found.get(v, 0.0), abs=1e-9) for v in graph}
+
+
 EXPECTED: dict[str, Any] = {
     "components": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "strong-components": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
@@ -62,6 +71,7 @@ EXPECTED: dict[str, Any] = {
     "pagerank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "blockrank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "louvain": best_division,
+    "infomap": lambda g: {v: i for i, c in enumerate(nx.connected_components(g)) for v in c},
     "betweenness": lambda g: {v: pytest.approx(b) for v, b in nx.betweenness_centrality(g, normalized=False).items()},
     "closeness": lambda g: {v: pytest.approx(c) for v, c in nx.closeness_centrality(g).items()},
     "harmonic": lambda g: {v: pytest.approx(h) for v, h in nx.harmonic_centrality(g).items()},
@@ -71,6 +81,7 @@ EXPECTED: dict[str, Any] = {
     "eigenvector": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.eigenvector_centrality(g).items()},
     "katz": lambda g: {v: pytest.approx(x, abs=1e-4) for v, x in nx.katz_centrality(g, 0.25, normalized=False).items()},
     "hits": lambda g: {v: pytest.approx(x, abs=1e-5) for v, x in nx.hits(g)[0].items()},
+    "spectral-embedding": fiedler,
     "similarity": lambda g: {(u, v): j for (a, b, j) in nx.jaccard_coefficient(g) for (u, v) in ((a, b), (b, a)) if j},
     "motifs": lambda g: {
         "wedge": 2,

@@ -43,8 +43,8 @@ Ids = NDArray[np.int64]
 class Communities(Result):
     """Communities of the vertices of a graph, and their hierarchy.
 
-    Returned by `louvain`. The table has the columns ``vertex`` (labels, in vertex order) and ``community`` (int64). On
-    every level, communities are numbered 0 to c - 1 in the order of their first vertex.
+    Returned by `louvain` and `infomap`. The table has the columns ``vertex`` (labels, in vertex order) and
+    ``community`` (int64). On every level, communities are numbered 0 to c - 1 in the order of their first vertex.
 
     Attributes
     ----------
@@ -75,6 +75,15 @@ class Communities(Result):
     def modularity(self) -> float:
         """Modularity of the communities."""
         return float(self.summary["modularity"])
+
+    @property
+    def codelength(self) -> float:
+        """Bits per step of a random walk, by the map equation; see `goffish.codelength`."""
+        if "codelength" in self.summary:
+            return float(self.summary["codelength"])
+        from goffish.algorithms.communities.map_equation import codelength
+
+        return codelength(self.graph, self.membership)
 
     @property
     def num_communities(self) -> int:
@@ -183,8 +192,9 @@ class Communities(Result):
             "communities": _count(community),
             "modularity": modularity(self.graph, community, self.resolution),
         }
+        kept = {name: figure for name, figure in self.summary.items() if name != "codelength"}
         return replace(
-            self, membership=community, ids=None, summary={**self.summary, **figures},
+            self, membership=community, ids=None, summary={**kept, **figures},
             table=_table(self.source, community),
         )  # fmt: skip
 
@@ -245,10 +255,6 @@ class Communities(Result):
         sums = community_sums(graph, community, count)
         degree, pairs = np.zeros(graph.num_vertices), np.zeros(count, np.int64)
         kernels.inner_structure(arcs_of(graph), graph.directed, community, degree, pairs)
-        volume = sums.out + sums.into if graph.directed else sums.out
-        # The rest has at least the weight of the cut, whatever was rounded.
-        smaller = np.maximum(np.minimum(volume, volume.sum() - volume), sums.cut)
-        conductance = np.divide(sums.cut, smaller, out=np.zeros(count), where=sums.cut > 0)
         possible = size * (size - 1)
         density = np.divide(pairs, possible, out=np.zeros(count), where=possible > 0)
         starts, members = self._members(central, degree)
@@ -258,8 +264,8 @@ class Communities(Result):
             "size": size,
             "internal_weight": sums.inside if graph.directed else sums.inside / 2,
             "cut_weight": sums.cut,
-            "conductance": conductance,
-            "volume": volume,
+            "conductance": sums.conductance(directed=graph.directed),
+            "volume": sums.volume(directed=graph.directed),
             "density": pa.array(density, mask=possible == 0),
             "central": pa.ListArray.from_arrays(pa.array(starts, pa.int32()), names),
         })  # fmt: skip

@@ -22,7 +22,7 @@ from goffish.kernels.csr import NO_WEIGHTS, Csr
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_GRAPH_ADVICE = "expected a goffish Graph; convert a PartitionedGraph with to_graph()"
+GRAPH_IN_MEMORY = "expected a goffish Graph; convert a PartitionedGraph with to_graph()"
 #: An id range up to this many times the number of values is numbered through a table, not by sorting.
 _DENSE_FACTOR = 4
 
@@ -55,6 +55,18 @@ class CommunitySums:
             return 0.0
         expected = (self.out / self.total) * (self.into / self.total)
         return float(np.sum(self.inside / self.total - resolution * expected))
+
+    def volume(self, *, directed: bool) -> Floats:
+        """Sum of the weighted degrees of the members."""
+        return self.out + self.into if directed else self.out
+
+    def conductance(self, *, directed: bool) -> Floats:
+        """Cut over the smaller volume of the community and of the rest; 0 without a cut."""
+        volume = self.volume(directed=directed)
+        # The rest has at least the weight of the cut, whatever was rounded.
+        smaller = np.maximum(np.minimum(volume, volume.sum() - volume), self.cut)
+        shares: Floats = np.divide(self.cut, smaller, out=np.zeros(volume.size), where=self.cut > 0)
+        return shares
 
 
 def community_sums(graph: Graph, community: Ids, count: int) -> CommunitySums:
@@ -115,9 +127,17 @@ def modularity(graph: Graph, membership: ArrayLike, resolution: float = 1.0) -> 
     >>> modularity(gf.from_edges([0, 1, 2, 3, 4, 5], [1, 2, 0, 4, 5, 3]), [0, 0, 0, 1, 1, 1])
     0.5
     """
-    expect(graph, Graph, "graph", _GRAPH_ADVICE)
+    expect(graph, Graph, "graph", GRAPH_IN_MEMORY)
     community, count = _numbered(id_column(membership, graph.num_vertices, "membership"))
     return community_sums(graph, community, count).modularity(check_resolution(resolution))
+
+
+def conductance(graph: Graph, membership: ArrayLike) -> Floats:
+    """Conductance of the communities of a division, by ascending id; see `goffish.conductance`."""
+    expect(graph, Graph, "graph", GRAPH_IN_MEMORY)
+    column = id_column(membership, graph.num_vertices, "membership")
+    ids, community = np.unique(column, return_inverse=True)
+    return community_sums(graph, community.astype(np.int64), ids.size).conductance(directed=graph.directed)
 
 
 def normalise(membership: ArrayLike) -> Ids:
@@ -164,7 +184,7 @@ def merge_small(graph: Graph, membership: ArrayLike, min_size: int, *, resolutio
         A column of another length or type, a negative `min_size`, or weights out of range, see
         `goffish.algorithms.weights.check_range`.
     """
-    expect(graph, Graph, "graph", _GRAPH_ADVICE)
+    expect(graph, Graph, "graph", GRAPH_IN_MEMORY)
     min_size = whole_number(min_size, "min_size", 0)
     resolution = check_resolution(resolution)
     community, count = _numbered(id_column(membership, graph.num_vertices, "membership"))

@@ -261,7 +261,7 @@ class Run:
             labels = look_up(labels, step)
             border = None if border is None else look_up(border, step)
             gain = self.move(below, labels, tolerance, held[len(levels)], border)
-            border = _border(below, labels, self.threads) if levels else None
+            border = at_borders(below, labels, self.threads) if levels else None
         return labels, gain
 
     def grow_pieces(self, level: Level, labels: Labels, count: int) -> Labels:
@@ -313,7 +313,7 @@ def singletons(level: Level) -> Labels:
     return np.arange(level.num_vertices).astype(level.targets.dtype)
 
 
-def _border(level: Level, labels: Labels, threads: int) -> NDArray[np.uint8]:
+def at_borders(level: Level, labels: Labels, threads: int) -> NDArray[np.uint8]:
     """Vertices with a neighbor in another community: no other can win by moving, nor what was collapsed into it."""
     flags = np.empty(level.num_vertices, np.uint8)
     tasks = [(level.arcs, labels, *rows, flags) for rows in level.row_ranges()]

@@ -71,6 +71,11 @@ class Level:
     def arcs(self) -> Csr:
         return Csr(self.offsets, self.targets, self.weights)
 
+    @property
+    def parts(self) -> tuple[Csr, Weights, Weights, Weights]:
+        """Arcs, loops, degree and in-degree."""
+        return self.arcs, self.loops, self.degree, self.in_degree
+
     @cached_property
     def widest(self) -> int:
         """Most arcs in one row."""

@@ -121,6 +121,13 @@ def move(
     return int(figures[0]), float(figures[2]) * 2.0 / level.total
 
 
+def shuffled_chunks(level: Level, random: np.random.Generator) -> tuple[int, NDArray[np.uint64]]:
+    """Vertices of a chunk, and the chunks of a level in random order."""
+    chunk = max(1, min(_CHUNK, level.num_vertices >> 10))
+    order, _ = _plan(level.offsets, np.array([0, level.num_vertices]), chunk, 1, random)
+    return chunk, order
+
+
 def _watch(
     futures: Sequence[Future[None]],
     control: NDArray[np.int64],

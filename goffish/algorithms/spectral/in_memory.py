@@ -64,7 +64,7 @@ def eigenvector_of(
     JobError
         The bound is not reached after `max_iterations`.
     """
-    product = _Product(graph.reverse, weighted, threads)
+    product = Product(graph.reverse, weighted, threads)
     if not product.n:
         return _NOTHING
     if graph.directed:
@@ -90,7 +90,7 @@ def hits_of(
     JobError
         As `eigenvector_of`.
     """
-    forward, backward = _Product(graph, weighted, threads), _Product(graph.reverse, weighted, threads)
+    forward, backward = Product(graph, weighted, threads), Product(graph.reverse, weighted, threads)
     between = np.empty(forward.n)
     if not forward.n:
         return between, _NOTHING
@@ -122,7 +122,7 @@ def katz_of(
     JobError
         The sums over walks diverge, or `tolerance` is not reached after `max_iterations`.
     """
-    product = _Product(graph.reverse, weighted, threads)
+    product = Product(graph.reverse, weighted, threads)
     n, scale = product.n, product.largest_weight
     if not n:
         return _NOTHING
@@ -144,7 +144,7 @@ def katz_of(
     return Found(x, passes, error, alpha)
 
 
-class _Product:
+class Product:
     """Products of the rows of a graph with vectors, divided by the largest weight: they neither overflow nor vanish."""
 
     def __init__(self, pull: Graph, weighted: bool, threads: int | None) -> None:
@@ -168,9 +168,7 @@ class _Product:
 class _Iteration:
     """A vector x that approaches an eigenvector: its image, and the residual ``w = image - value x``."""
 
-    def __init__(
-        self, multiply: Callable[..., None], product: _Product, tolerance: float, most: int, name: str
-    ) -> None:
+    def __init__(self, multiply: Callable[..., None], product: Product, tolerance: float, most: int, name: str) -> None:
         n = product.n
         self.multiply, self.total = multiply, product.total
         self.tolerance, self.most, self.name = tolerance, most, name
@@ -221,7 +219,7 @@ class _Iteration:
         return Found(self.x, self.passes, self.error, self.value)
 
 
-def _power(product: _Product, tolerance: float, most: int, name: str) -> Found:
+def _power(product: Product, tolerance: float, most: int, name: str) -> Found:
     """Power iteration, for any nonnegative matrix."""
     at = _Iteration(product, product, tolerance, most, name)
     while True:
@@ -235,7 +233,7 @@ def _power(product: _Product, tolerance: float, most: int, name: str) -> Found:
         at.restart()
 
 
-def _largest(multiply: Callable[..., None], product: _Product, tolerance: float, most: int, name: str) -> Found:
+def _largest(multiply: Callable[..., None], product: Product, tolerance: float, most: int, name: str) -> Found:
     """Locally optimal conjugate gradients, for a symmetric nonnegative matrix.
 
     Each step goes to the best vector in the span of x, its residual and the last step (A. Knyazev, SIAM J. Sci. Comput.
