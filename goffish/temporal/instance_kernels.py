@@ -17,7 +17,7 @@ def _find(parent, v):
 
 @kernel
 def local_components(subgraph_offsets, offsets, targets, keep, alive, vertex_ids, root, label):
-    """Components of the local arcs that exist: `root` is the first vertex, ``label[root]`` the largest number as read."""
+    """Components of local arcs that exist: `root` is the first vertex, ``label[root]`` the largest number as read."""
     for v in range(alive.size):
         root[v] = v
         label[v] = vertex_ids[v]
