@@ -29,6 +29,7 @@ install()
 
 if TYPE_CHECKING:
     from goffish import streaming as stream  # noqa: F401 (a module, as is goffish.plot)
+    from goffish.algorithms.aggregation.api import aggregate_messages
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
     from goffish.algorithms.closeness.api import closeness, harmonic
     from goffish.algorithms.clustering.api import clustering, core_numbers, triangles, truss_numbers
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from goffish.temporal.program import TimeSeriesProgram
 
 _HOMES = {
+    "goffish.algorithms.aggregation.api": ("aggregate_messages",),
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
     "goffish.algorithms.clustering.api": ("clustering", "core_numbers", "triangles", "truss_numbers"),
@@ -167,7 +169,8 @@ _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", 
 __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
-    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "articulation_points",
+    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "aggregate_messages",
+    "agreement", "articulation_points",
     "betweenness", "bfs", "biconnected_components", "blockrank", "bridges", "closeness", "clustering", "condensation",
     "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter", "difference", "distances",
     "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph",

@@ -44,7 +44,8 @@ API = {
          "coordinate_bounds", "distances", "eccentricity", "diameter", "neighborhood_function", "topological_order",
          "longest_path", "pagerank", "blockrank", "eigenvector", "katz", "hits", "closeness", "harmonic", "betweenness",
          "edge_betweenness", "triangles", "clustering", "core_numbers", "truss_numbers", "similarity", "random_walks",
-         "fastrp", "maximal_independent_set", "maximal_matching", "greedy_coloring", "run", "Result", "RunStats"],
+         "fastrp", "maximal_independent_set", "maximal_matching", "greedy_coloring", "aggregate_messages", "run",
+         "Result", "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",

@@ -65,7 +65,8 @@ class PartitionedBetweenness(SubgraphProgram):
     published, with ``compression="exact"`` leaves are removed and made up for exactly (section 3.6).
 
     Unordered pairs, not normalized; ordered pairs in directed graphs, whose leaves are kept. The answer is the same to
-    the last bit for any partitions, units, threads and number of concurrent sources, as long as there are less than 2^53 shortest paths between two vertices.
+    the last bit for any partitions, units, threads and number of concurrent sources, as long as there are less than
+    2^53 shortest paths between two vertices.
 
     Parameters
     ----------
