@@ -29,11 +29,12 @@ install()
 
 if TYPE_CHECKING:
     from goffish import streaming as stream  # noqa: F401 (a module, as is goffish.plot)
+    from goffish.algorithms.aggregation.api import aggregate_messages
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
     from goffish.algorithms.bipartite.api import bipartite_projection, bipartition
     from goffish.algorithms.closeness.api import closeness, harmonic
     from goffish.algorithms.clustering.api import clustering, core_numbers, motif_counts, triangles, truss_numbers
-    from goffish.algorithms.communities.api import agreement, louvain, modularity
+    from goffish.algorithms.communities.api import agreement, codelength, conductance, infomap, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
     from goffish.algorithms.flows.api import maximum_flow
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from goffish.temporal.program import TimeSeriesProgram
 
 _HOMES = {
+    "goffish.algorithms.aggregation.api": ("aggregate_messages",),
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
     "goffish.algorithms.bipartite.api": ("bipartite_projection", "bipartition"),
@@ -175,9 +177,9 @@ _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", 
 __all__ = [
     "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
     "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
-    "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement",
-    "articulation_points", "betweenness", "bfs", "biconnected_components", "bipartite_projection", "bipartition",
-    "blockrank", "bridges", "closeness", "clustering", "codelength", "condensation", "conductance",
+    "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "aggregate_messages",
+    "agreement", "articulation_points", "betweenness", "bfs", "biconnected_components", "bipartite_projection",
+    "bipartition", "blockrank", "bridges", "closeness", "clustering", "codelength", "condensation", "conductance",
     "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter", "difference", "distances",
     "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph",
     "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits", "infomap",

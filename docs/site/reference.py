@@ -45,7 +45,8 @@ API = {
          "topological_order", "longest_path", "maximum_flow", "MaximumFlow", "pagerank", "blockrank", "eigenvector",
          "katz", "hits", "closeness", "harmonic", "betweenness", "edge_betweenness", "triangles", "clustering",
          "core_numbers", "truss_numbers", "motif_counts", "similarity", "random_walks", "fastrp", "spectral_embedding",
-         "maximal_independent_set", "maximal_matching", "greedy_coloring", "run", "Result", "RunStats"],
+         "maximal_independent_set", "maximal_matching", "greedy_coloring", "aggregate_messages", "run", "Result",
+         "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, Infomap, their quality, and the landscape of communities.",

@@ -123,6 +123,10 @@ class Algorithm(Options, Marked):
         """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
         raise InputError(f"{self.name} does not run on the engine")
 
+    def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
+        """As `program`, where options name vertices, or depend on the graph."""
+        return self.program(graph.info.finder)
+
     def needs_engine(self) -> bool:
         """Whether these options (or the algorithm) are answered by the engine only."""
         return False

@@ -122,11 +122,15 @@ def _on_engine(
         partitioned = engine.share(make, everywhere=stored)
         for label in [] if job is None else job.labels():
             engine.check_label(partitioned, label)
-        with engine.together("options"):
-            program = what.program(partitioned.info.finder) if isinstance(what, Algorithm) else what
-        if job is not None:
-            # Made once: options that are left out may be drawn by chance.
-            program = engine.same(program)
+        if isinstance(what, Algorithm):
+            # Made once: options that are left out may be drawn by chance, and only one process may have all labels.
+            made: Any = None
+            with engine.together("options"):
+                if engine.leads:
+                    made = what.program_for(partitioned)
+            program: SubgraphProgram = engine.same(made)
+        else:
+            program = what
         check_fit(program, partitioned)
         result, answered = engine.run(program, partitioned)
         with engine.together("result"):

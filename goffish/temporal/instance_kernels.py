@@ -17,7 +17,7 @@ def _find(parent, v):
 
 @kernel
 def local_components(subgraph_offsets, offsets, targets, keep, alive, vertex_ids, root, label):
-    """Components of the local arcs that exist: `root` is the first vertex, ``label[root]`` the least number as read."""
+    """Components of local arcs that exist: `root` is the first vertex, ``label[root]`` the largest number as read."""
     for v in range(alive.size):
         root[v] = v
         label[v] = vertex_ids[v]
@@ -37,15 +37,15 @@ def local_components(subgraph_offsets, offsets, targets, keep, alive, vertex_ids
     for v in range(alive.size):
         root[v] = _find(root, v)
         if alive[v]:
-            label[root[v]] = min(label[root[v]], vertex_ids[v])
+            label[root[v]] = max(label[root[v]], vertex_ids[v])
 
 
 @kernel
-def lower_labels(vertex, component, alive, root, label, changed):
-    """Take over smaller labels from messages; marks the roots whose label fell."""
+def raise_labels(vertex, component, alive, root, label, changed):
+    """Take over larger labels from messages; marks the roots whose label rose."""
     for i in range(vertex.size):
         v = vertex[i]
-        if alive[v] and component[i] < label[root[v]]:
+        if alive[v] and component[i] > label[root[v]]:
             label[root[v]] = component[i]
             changed[root[v]] = True
 
@@ -131,7 +131,7 @@ def reverse_arcs(offsets, targets, rows, in_offsets, in_sources, in_rows):
 
 @kernel
 def whole_components(first, second, keep, alive, root):
-    """The first vertex of the component of each vertex, by the edges that exist and both of whose ends do."""
+    """The last vertex of the component of each vertex, by the edges that exist and both of whose ends do."""
     for v in range(root.size):
         root[v] = v
     for r in range(first.size):
@@ -139,12 +139,12 @@ def whole_components(first, second, keep, alive, root):
             continue
         if alive[first[r]] and alive[second[r]]:
             a, b = _find(root, first[r]), _find(root, second[r])
-            if a < b:
+            if a > b:
                 root[b] = a
-            elif b < a:
+            elif b > a:
                 root[a] = b
-    # A parent is never the later vertex, so that of an earlier vertex is its root by now.
-    for v in range(root.size):
+    # A parent is never the earlier vertex, so that of a later vertex is its root by now.
+    for v in range(root.size - 1, -1, -1):
         root[v] = root[root[v]]
 
 

@@ -42,7 +42,7 @@ class _OfInstance(TimeSeriesProgram):
 
 
 class InstanceComponents(_OfInstance):
-    """Weakly connected components of every instance, each named by its first vertex.
+    """Weakly connected components of every instance, each named by its last vertex, as in `connected_components`.
 
     See docs/specs/time-series.md, section 4.4.
 
@@ -55,7 +55,7 @@ class InstanceComponents(_OfInstance):
     """
 
     message = {"component": np.int64}
-    combine = "min"
+    combine = "max"
     state = {"root": per_vertex(np.int64), "label": per_vertex(np.int64)}
     emits: ClassVar[Mapping[str, Any]] = {"component": np.int64}
     label_columns = ("component",)
@@ -72,7 +72,7 @@ class InstanceComponents(_OfInstance):
         else:
             changed = np.zeros(batch.num_vertices, np.bool_)
             messages = [np.ascontiguousarray(step.messages[name]) for name in ("vertex", "component")]
-            kernels.lower_labels(*messages, alive, root, label, changed)
+            kernels.raise_labels(*messages, alive, root, label, changed)
         ways = [(batch.out_remotes(), keep[batch.targets < 0])]
         if batch.directed:
             incoming = self._flags(batch, batch.in_targets.size, "in_edge")

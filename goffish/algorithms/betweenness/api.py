@@ -64,7 +64,7 @@ class Betweenness(Algorithm):
     )
     epsilon: float | None = Field(
         default=None, gt=0.0, lt=1.0,
-        description="In memory: sample, with at most this error as a share of all pairs of vertices.",
+        description="Sample, with at most this error as a share of all pairs of vertices.",
     )  # fmt: skip
     delta: float = Field(
         default=0.1, gt=0.0, lt=1.0, description="With epsilon: maximum probability of a larger error."
@@ -115,8 +115,14 @@ class Betweenness(Algorithm):
     def _agree(self) -> Betweenness:
         if self.epsilon is not None:
             unfit = [name for name in ("sources", "targets", "pivots", "endpoints") if getattr(self, name)]
+            if self.variant == "msl-published":
+                unfit.append("variant")
             if unfit:
                 raise ValueError(f"epsilon samples paths between all vertices; omit {', '.join(unfit)}")
+        if self.variant == "msl-published":
+            for name in ("targets", "endpoints"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} requires variant='default' or 'ms': dropped leaves have no paths")
         return self
 
     def how_many(self, n: int) -> int | None:
@@ -129,11 +135,7 @@ class Betweenness(Algorithm):
         return self.variant != "default" or self.pivots is not None
 
     def only_whole(self) -> list[str]:
-        unfit = {
-            "epsilon": self.epsilon is not None, "targets": self.targets is not None, "endpoints": self.endpoints,
-            "reductions": self.reductions != "all", "top": isinstance(self.top, str),
-        }  # fmt: skip
-        return [name for name, given in unfit.items() if given]
+        return ["reductions"] if self.reductions != "all" else []
 
     def resumes_whole(self) -> bool:
         return self.epsilon is None
@@ -141,19 +143,21 @@ class Betweenness(Algorithm):
     def labels(self) -> list[int | str]:
         return [*(self.sources or ()), *(self.targets or ())]
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.betweenness.subgraph.program import PartitionedBetweenness
 
-        for name in self.only_whole():
-            if name == "top":
-                raise InputError(f"top={self.top!r}: the engine accepts only a number of vertices")
-            raise InputError(f"{name} works only in memory; omit parts, engine, variant and pivots")
-        assert not isinstance(self.top, str)
+        if self.only_whole():
+            raise InputError("reductions works only in memory; omit it, or omit parts, engine, variant and pivots")
+        n, pivots = graph.num_vertices, self.pivots
+        if self.epsilon is not None:
+            pivots = max(1, min(n, self._samples(n)))
         return PartitionedBetweenness(
-            pivots=self.pivots,
+            pivots=pivots,
             sources=None if self.sources is None else tuple(dict.fromkeys(self.sources)),
+            targets=self.targets,
+            endpoints=self.endpoints,
             seed=self.seed,
-            top=self.top,
+            top=None if self.epsilon is not None else self.how_many(n),
             batch=self.batch,
             max_change=self.max_change,
             stable=self.stable,
@@ -162,6 +166,11 @@ class Betweenness(Algorithm):
             max_concurrent=self.max_concurrent,
             time_limit=self.time_limit,
         )
+
+    def _samples(self, n: int) -> int:
+        """Sources after which, by Hoeffding's inequality, no share of pairs is wrong by more than epsilon."""
+        assert self.epsilon is not None
+        return math.ceil(math.log(2.0 * max(n, 1) / self.delta) / (2.0 * self.epsilon**2))
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         return (
@@ -233,8 +242,9 @@ class Betweenness(Algorithm):
 
         report = told_to(note, "exact values for comparison: ")
         exact = in_memory.betweenness(
-            graph, weighted=self.weighted, sources=self.sources, threads=threads, progress=report
-        ).scores
+            graph, weighted=self.weighted, sources=self.sources, targets=self.targets, endpoints=self.endpoints,
+            threads=threads, progress=report,
+        ).scores  # fmt: skip
         return compared(exact, estimate, top=self.how_many(graph.num_vertices), directed=graph.directed)
 
     def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
@@ -242,12 +252,37 @@ class Betweenness(Algorithm):
         if self.compare:
             agreement = self._against_exact(graph.to_graph(), table["betweenness"].to_numpy(), None, note)
             result = replace(result, summary={**result.summary, **agreement})
-        pairs = (graph.num_vertices - 1) * (graph.num_vertices - 2)
+        if self.epsilon is not None:
+            return self._bounded(graph, table, result)
+        n = graph.num_vertices
+        pairs = n * (n - 1) if self.endpoints else (n - 1) * (n - 2)
         if not self.normalized or pairs <= 0:
             return result
         at = result.table.column_names.index("betweenness")
         share = result.table.column(at).to_numpy() * ((1.0 if graph.info.directed else 2.0) / pairs)
         return replace(result, table=result.table.set_column(at, "betweenness", [share]))
+
+    def _bounded(self, graph: PartitionedGraph, table: pa.Table, result: Result) -> Result:
+        """The estimates with bounds that Hoeffding's inequality proves, from the searches that were made."""
+        import numpy as np
+
+        from goffish.algorithms.betweenness.sampling import Estimate
+
+        n, done = graph.num_vertices, int(result.summary.get("pivots", 0))
+        assert self.epsilon is not None
+        score = table["betweenness"].to_numpy() * ((1.0 if graph.info.directed else 2.0) / max(1, n * (n - 1)))
+        # Hoeffding's bound for samples without replacement; nothing is left to chance once all sources are searched.
+        error = 0.0 if done >= n else math.sqrt(math.log(2.0 * n / self.delta) / (2.0 * max(1, done)))
+        width, top = np.full(n, error), self.how_many(n)
+        members = 0
+        if top is not None:
+            falling = np.sort(score)[::-1]
+            rest = falling[top] if top < n else -1.0
+            members = int(np.count_nonzero(falling[:top] - error > rest + error)) if error else top
+        certain = error <= self.epsilon if top is None else members == top
+        found = Estimate(score, width, width, done, min(n, self._samples(n)), None, certain, members)
+        bounded = self.sampled_result(table["vertex"], found, directed=graph.info.directed)
+        return replace(result, table=bounded.table, summary={**result.summary, **bounded.summary})
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         from goffish.algorithms.betweenness.in_memory import only_top
@@ -326,7 +361,8 @@ def betweenness(
         all, in vertex order].
     epsilon : float, optional
         Sample, with errors of at most this share of all pairs of vertices, 0 < `epsilon` < 1 [default: exact values].
-        In memory only; not with `sources`, `targets`, ``pivots`` or ``endpoints``.
+        Not with `sources`, `targets`, ``pivots`` or ``endpoints``. On engines, whole searches are sampled: as many as
+        Hoeffding's inequality requires, at most one per vertex.
     delta : float
         With `epsilon`: maximum probability that any error is larger, 0 < `delta` < 1 [default: 0.1].
     weighted : bool, optional
@@ -334,9 +370,9 @@ def betweenness(
     normalized : bool
         Divide by the number of pairs of other vertices [default: False].
     endpoints : bool
-        Also count each pair for its two ends [default: False]. In memory only.
+        Also count each pair for its two ends [default: False].
     sources, targets : sequence of int or str, optional
-        Count only paths from and to these vertices [default: all]. `targets` works in memory only.
+        Count only paths from and to these vertices [default: all].
     threads : int, optional
         Number of threads [default: all processors]. The values do not depend on it.
     **more

@@ -118,8 +118,7 @@ class Louvain(Algorithm):
         return "variant='sequential'" if self.variant == "sequential" else super().single_threaded()
 
     def only_whole(self) -> list[str]:
-        given = [name for name in ("initial", "fixed", "blocks") if getattr(self, name) is not None]
-        return given + ["variant"] * (self.variant == "sequential")
+        return ["variant"] * (self.variant == "sequential")
 
     @model_validator(mode="after")
     def _agree(self) -> Louvain:
@@ -127,16 +126,21 @@ class Louvain(Algorithm):
             raise ValueError(
                 "fixed and min_size are mutually exclusive: a small community of fixed vertices cannot be merged"
             )
+        for name in ("initial", "fixed"):
+            if self.variant != "default" and getattr(self, name) is not None:
+                raise ValueError(f"{name} requires variant='default'")
         return self
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.communities.named import starting_point
         from goffish.algorithms.communities.subgraph.program import PartitionedLouvain
 
         if self.variant == "sequential":
             raise InputError("variant='sequential' works only in memory; omit parts and engine")
-        for name in self.only_whole():
-            raise InputError(f"{name} works only in memory; omit parts, engine and variant")
+        start, fixed = starting_point(graph, _table(self.initial), _held(_table(self.fixed)))
         published = self.variant == "partitioned"
+        # The levels as published have neither directions nor a start.
+        refine = not published and (self.refine != "none" or graph.info.directed or start is not None)
         return PartitionedLouvain(
             order=self.order,
             seed=self._seed(),
@@ -144,10 +148,14 @@ class Louvain(Algorithm):
             resolution=self.resolution,
             max_levels=self.max_levels,
             repair_rounds=0 if published else self.repair_rounds,
-            refine=not published and self.refine != "none",
+            refine=refine,
             connected=self.refine == "leiden",
             null_model=self.null_model,
             least_gain=self.least_gain,
+            max_passes=self.max_passes,
+            blocks=self.blocks,
+            start=start,
+            fixed=fixed,
         )
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
@@ -174,9 +182,6 @@ class Louvain(Algorithm):
         from goffish.algorithms.communities.communities import make_communities
         from goffish.algorithms.communities.sequential import sequential_louvain
 
-        for name in ("initial", "fixed"):
-            if getattr(self, name) is not None:
-                raise InputError(f"{name} requires variant='default'")
         run = sequential_louvain(
             graph, order=self.order, seed=self._seed(), eps=self.threshold,
             resolution=self.resolution, max_levels=self.max_levels,
@@ -190,8 +195,8 @@ class Louvain(Algorithm):
     def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
         from goffish.algorithms.communities.communities import from_levels
 
-        made = from_levels(graph, table, stats, self.resolution)
-        return self._chosen(made.without_small(self.min_size))
+        made = from_levels(graph, table, stats, self.resolution).without_small(self.min_size)
+        return self._chosen(made if self.initial is None else made.named_like(_table(self.initial)))
 
     def _chosen(self, found: Communities) -> Communities:
         """The level that was asked for, compared with the truth."""
@@ -296,8 +301,8 @@ def louvain(
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to divide. A directed graph in memory is divided by directed modularity (Leicht and Newman 2008). A
-        partitioned graph runs on the engine, which maximizes the modularity of A + Aᵀ.
+        Graph to divide. A directed graph is divided by directed modularity (Leicht and Newman 2008); the variants
+        "partitioned" and "sequential" maximize the modularity of A + Aᵀ. A partitioned graph runs on the engine.
     resolution : float
         Resolution γ of the null model, at least 0: above 1 for smaller communities, below 1 for larger ones [default:
         1.0].
@@ -312,10 +317,10 @@ def louvain(
     min_size : int
         Merge communities of fewer vertices into a neighboring one [default: 1].
     initial : Communities, table, mapping or array-like, optional
-        Warm start: communities to start from, which keep their ids. In memory only.
+        Warm start: communities to start from, which keep their ids. Not with a `variant`.
     fixed : sequence of labels, or mapping of label to community, optional
         Vertices that stay in their community of `initial`; with a mapping, vertices of the same community stay together
-        and those of different communities stay apart. In memory only; not with `min_size`.
+        and those of different communities stay apart. Not with `min_size` or a `variant`.
     truth : Communities, table, mapping or array-like, optional
         Known communities to compare the result with.
     threads : int, optional
@@ -354,7 +359,7 @@ def louvain(
         On the engine: whether degrees on level 1 count cut edges ("global") or not ("local") [default: "local"].
     blocks : int
         Number of vertex blocks that are scanned in parallel, at least 1, with at most one thread each [default: chosen
-        by the size of the graph, 2 up to 67 M arcs]. The result depends on it. In memory only.
+        by the size of the graph, 2 up to 67 M arcs]. The result depends on it.
     note : callable
         Called with a line of text that reports the progress.
     parts, method, units, comm, spark, output, max_supersteps : optional

@@ -26,7 +26,7 @@ from goffish.algorithms.communities.divisions import (
     normalise,
 )
 from goffish.algorithms.communities.hierarchy import checked_steps, compose, nested_maps
-from goffish.algorithms.communities.named import named_division
+from goffish.algorithms.communities.named import kept_ids, named_division, vertex_labels
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
 from goffish.gopher.result import Result, write_table
@@ -197,6 +197,22 @@ class Communities(Result):
             self, membership=community, ids=None, summary={**kept, **figures},
             table=_table(self.source, community),
         )  # fmt: skip
+
+    def named_like(self, initial: Any) -> Communities:
+        """Return the same communities under the ids of an earlier division.
+
+        Parameters
+        ----------
+        initial : Communities, table, mapping or array-like
+            The earlier division; see `compare`.
+
+        Returns
+        -------
+        Communities
+            The same communities; each has the id of the earlier community with which it shares most vertices.
+        """
+        ids = kept_ids(self.source, initial, self.membership)
+        return replace(self, ids=ids, table=_table(self.source, ids[self.membership]))
 
     def compared_with(self, truth: Any) -> Communities:
         """Return the same communities with the measures of `compare` in `summary`.
@@ -443,5 +459,4 @@ def _count(membership: Ids) -> int:
 
 
 def _table(source: Graph | PartitionedGraph, community: Ids) -> pa.Table:
-    labels = source.label_column() if isinstance(source, Graph) else source.labels_by_number()
-    return pa.table({"vertex": labels, "community": community})
+    return pa.table({"vertex": vertex_labels(source), "community": community})

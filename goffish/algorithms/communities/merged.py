@@ -58,6 +58,14 @@ def search_ensemble(level: Level, search: Search) -> Found:
     return _found(level, search, _TRIES + _CORE_TRIES, "leiden", start.astype(level.targets.dtype))
 
 
+def search_from(level: Level, search: Search, start: NDArray[np.int64], held: NDArray[np.uint8]) -> Found:
+    """Communities found from given ones, by Louvain's or Leiden's method; those for which `held` is set never move."""
+    run = Run(search, None, held if held.any() else None, patient=True)
+    begin = start.astype(level.targets.dtype)
+    with run.pool:
+        return run.leiden(level, begin) if search.refine == "leiden" else run.louvain(level, begin)
+
+
 def agreed_communities(level: Level, search: Search) -> tuple[NDArray[np.int64], int]:
     """What two local movings from single vertices agree on, and the passes of the longer one.
 

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.communities.divisions import match_ids
 from goffish.errors import InputError
+from goffish.gofs import PartitionedGraph
 from goffish.graph import Graph
 from goffish.graph.columns import as_table
 from goffish.graph.guards import expect, from_library
-from goffish.graph.labels import as_id_column
+from goffish.graph.labels import as_id_column, find_labels
 
 Ids = NDArray[np.int64]
+Source = Graph | PartitionedGraph
 
 _ADVICE = (
     "expected a table with the columns vertex and community, a mapping of vertex to community, "
@@ -25,12 +27,12 @@ _ADVICE = (
 )
 
 
-def named_division(graph: Graph, given: Any, name: str) -> Ids:
+def named_division(graph: Source, given: Any, name: str) -> Ids:
     """Group of every vertex, numbered from 0 in order of appearance in `given`.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or PartitionedGraph
     given
         A table (Arrow, pandas, polars) with the columns ``vertex`` and ``community``, a mapping from vertex label to
         group, or a column of groups in vertex order. Groups are numbers, texts or anything hashable; a null is no
@@ -73,15 +75,16 @@ def full_division(graph: Graph, given: Any, name: str) -> Ids:
     return codes
 
 
-def starting_point(graph: Graph, initial: Any, fixed: Any) -> tuple[Ids | None, NDArray[np.bool_] | None]:
+def starting_point(graph: Source, initial: Any, fixed: Any) -> tuple[Ids | None, NDArray[np.bool_] | None]:
     """Starting communities, numbered from 0, and which vertices are fixed.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or PartitionedGraph
     initial
         An earlier division, as `goffish.algorithms.communities.named.named_division` takes it, or a result with a
-        ``table``. Vertices that it does not name, and those without a neighbor, start alone.
+        ``table``. Vertices that it does not name start alone; so do, in a `Graph`, those without a neighbor that are
+        not fixed.
     fixed
         Labels of vertices that keep their community of `initial`; or a mapping from label to a group: vertices of one
         group stay together, those of different groups apart.
@@ -97,13 +100,11 @@ def starting_point(graph: Graph, initial: Any, fixed: Any) -> tuple[Ids | None, 
     n = graph.num_vertices
     start = np.full(n, -1, np.int64)
     if initial is not None:
-        start = named_division(graph, getattr(initial, "table", initial), "initial")
-        degree = graph.out_degrees + (np.bincount(graph.targets, minlength=n) if graph.directed else 0)
-        start[degree == 0] = -1
+        start = named_division(graph, getattr(initial, "table", initial), "initial").copy()
     held = None
     if fixed is not None:
         labels = list(fixed)
-        vertices = graph.find(labels) if labels else np.empty(0, np.int64)
+        vertices = find_labels(_stored_labels(graph), n, labels) if labels else np.empty(0, np.int64)
         held = np.zeros(n, np.bool_)
         held[vertices] = True
         if isinstance(fixed, Mapping):
@@ -116,12 +117,15 @@ def starting_point(graph: Graph, initial: Any, fixed: Any) -> tuple[Ids | None, 
             lost = labels[int(np.flatnonzero(start[vertices] < 0)[0])]
             raise InputError(f"fixed: vertex {lost!r} has no community in initial; pass a mapping of vertex to group")
     alone = start < 0
+    if initial is not None and isinstance(graph, Graph):
+        degree = graph.out_degrees + (np.bincount(graph.targets, minlength=n) if graph.directed else 0)
+        alone |= (degree == 0) if held is None else (degree == 0) & ~held
     start[alone] = int(start.max(initial=-1)) + 1 + np.arange(int(alone.sum()))
     _, start = np.unique(start, return_inverse=True)
     return start.astype(np.int64), held
 
 
-def kept_ids(graph: Graph, initial: Any, membership: Ids) -> Ids:
+def kept_ids(graph: Source, initial: Any, membership: Ids) -> Ids:
     """What communities are called after a warm start, int64, shape (c,).
 
     Each takes over the name of the old community with which it shares most vertices (`match_ids`), the others get
@@ -135,6 +139,15 @@ def kept_ids(graph: Graph, initial: Any, membership: Ids) -> Ids:
     ids = np.empty(int(membership.max(initial=-1)) + 1, np.int64)
     ids[membership] = match_ids(old, membership)
     return ids
+
+
+def vertex_labels(graph: Source) -> pa.Array:
+    """Labels of all vertices in vertex order."""
+    return graph.label_column() if isinstance(graph, Graph) else graph.labels_by_number()
+
+
+def _stored_labels(graph: Source) -> pa.Array | None:
+    return graph.labels if isinstance(graph, Graph) else graph.labels_by_number()
 
 
 def group_codes(values: Any, name: str) -> Ids:
@@ -194,7 +207,7 @@ def _by_hash(values: Any, name: str) -> Ids:
         raise InputError(f"{name}: groups must be numbers, strings or other hashable values ({error})") from None
 
 
-def _rows(graph: Graph, given: Any, name: str) -> tuple[Any, Ids]:
+def _rows(graph: Source, given: Any, name: str) -> tuple[Any, Ids]:
     """Labels (None: all vertices in their order) and group codes."""
     if isinstance(given, Mapping):
         return as_id_column(list(given), f"{name}, vertex"), group_codes(list(given.values()), name)
@@ -217,26 +230,27 @@ def _rows(graph: Graph, given: Any, name: str) -> tuple[Any, Ids]:
     return None, codes
 
 
-def _numbers(graph: Graph, keys: Any, name: str) -> Ids:
+def _numbers(graph: Source, keys: Any, name: str) -> Ids:
     """Vertex numbers of labels, -1 for those that the graph does not have."""
-    labels = graph.label_column()
+    labels = _stored_labels(graph)
+    kind = pa.int64() if labels is None else labels.type
     column = pa.array(keys)
     try:
-        column = column.cast(labels.type)
+        column = column.cast(kind)
     except pa.ArrowException:
-        raise InputError(f"{name}: vertex labels have type {column.type}, those of the graph {labels.type}") from None
-    if graph.labels is None:
+        raise InputError(f"{name}: vertex labels have type {column.type}, those of the graph {kind}") from None
+    if labels is None:
         numbers = column.to_numpy()
         return np.where((numbers >= 0) & (numbers < graph.num_vertices), numbers, -1)
     return np.asarray(pc.index_in(column, value_set=labels).fill_null(-1).to_numpy().astype(np.int64))
 
 
-def _placed(graph: Graph, vertices: Ids, codes: Ids, name: str) -> Ids:
+def _placed(graph: Source, vertices: Ids, codes: Ids, name: str) -> Ids:
     known = vertices >= 0
     vertices = vertices[known]
     rows = np.bincount(vertices, minlength=graph.num_vertices)
     if rows.max(initial=0) > 1:
-        label = graph.label_column()[int(rows.argmax())].as_py()
+        label = vertex_labels(graph)[int(rows.argmax())].as_py()
         raise InputError(f"{name} has several rows for vertex {label!r}")
     out = np.full(graph.num_vertices, -1, np.int64)
     out[vertices] = codes[known]

@@ -91,19 +91,6 @@ def test_options_that_mean_nothing(options: dict[str, Any], told: str) -> None:
         gf.betweenness(karate(), **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"epsilon": 0.1}, "epsilon"),
-        ({"endpoints": True}, "endpoints"),
-        ({"top": "1%"}, "accepts only a number of vertices"),
-    ],
-)
-def test_options_for_memory_only(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        gf.betweenness(gf.partition(karate(), parts=2), **options)
-
-
 def test_edges_by_their_ends() -> None:
     found = gf.edge_betweenness(karate())
     table = found.table.to_pydict()

@@ -58,7 +58,7 @@ def test_components_of_random_series(case: Any, share: int, all_vertices: bool) 
     program = InstanceComponents(vertex_exists=None if all_vertices else "there")
     found = by_timestep(run_series(program, values).table, "component")
     for t in range(len(borders) - 1):
-        exact = {v: min(c) for c in nx.connected_components(nx.Graph(instance(graph, vertex, edge, t))) for v in c}
+        exact = {v: max(c) for c in nx.connected_components(nx.Graph(instance(graph, vertex, edge, t))) for v in c}
         assert found.get(t, {}) == exact
 
 

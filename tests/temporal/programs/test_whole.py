@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goffish.algorithms.components.api import connected_components
 from goffish.errors import InputError
 from goffish.gofs import build_layout
 from goffish.gofs.series import Attribute, InstanceData, Series, SeriesSchema, open_series, write_series
@@ -103,7 +104,7 @@ def test_components_of_random_series(case: Case) -> None:
     number = {label: i for i, label in enumerate(case.labels.tolist())}
     for t in range(case.instances):
         sets = list(nx.connected_components(nx.Graph(case.networkx(t))))
-        assert found.get(t, {}) == {v: min(c, key=number.__getitem__) for c in sets for v in c}
+        assert found.get(t, {}) == {v: max(c, key=number.__getitem__) for c in sets for v in c}
         assert ours.timesteps["components"][t].as_py() == len(sets)
 
 
@@ -133,7 +134,10 @@ def test_without_flags_and_with_a_range(tmp_path: Path) -> None:
         assert ours.table.equals(engine.table)
         ours, engine = both("pagerank", series, **options)
         assert np.allclose(ours.table["rank"], engine.table["rank"], rtol=0, atol=1e-12)
-    assert run_series("components", series, edge_exists="heavy").table["component"].to_pylist()[:3] == [0, 1, 1]
+    assert run_series("components", series, edge_exists="heavy").table["component"].to_pylist()[:3] == [0, 2, 2]
+    first = run_series("components", series, end=1).table
+    static = connected_components(graph).table
+    assert first.select(["vertex", "component"]).equals(static)
     assert run_series("components", series, start=1, temporal_parallelism=3).summary == {
         "timesteps": 2, "components": 4,
     }  # fmt: skip

@@ -142,11 +142,23 @@ def _hand_down(work: Work, known: NDArray[np.bool_]) -> None:
 def close(work: Work) -> None:
     """Equation (3): what pairs with an end in a hanging tree contribute to every vertex.
 
-    Summed over ordered pairs from a source to any vertex and halved, which for all sources is the equation as printed.
+    Summed over ordered pairs from a source to a target and halved, which for all sources is the equation as printed.
     """
     batch = work.batch
-    own = np.ones(batch.num_vertices) if work.program.sources is None else (batch["rank"] >= 0).astype(np.float64)
-    below, sources = batch["omega"] - 1.0, batch["mass"] - own
+    below, sources = batch["omega"] - work.is_target, batch["mass"] - _is_source(work)
     up = sources * (batch["component"] - batch["omega"])
     down = (batch["component_mass"] - batch["mass"]) * below
     batch["tree_part"] = (up + down + (sources * below - batch["cross"])) / 2.0
+
+
+def endpoint_part(work: Work) -> NDArray[np.float64]:
+    """What pairs contribute to their two ends, halved as in `close`: all pairs in a component are connected."""
+    batch, source, target = work.batch, _is_source(work), work.is_target
+    part: NDArray[np.float64] = source * (batch["component"] - target) + (batch["component_mass"] - source) * target
+    return part / 2.0
+
+
+def _is_source(work: Work) -> NDArray[np.float64]:
+    if work.program.sources is None:
+        return np.ones(work.batch.num_vertices)
+    return (work.batch["rank"] >= 0).astype(np.float64)

@@ -6,12 +6,11 @@ See docs/specs/betweenness.md, sections 3.4 to 3.6.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from goffish.algorithms.betweenness.subgraph import compression as leaf
 from goffish.algorithms.betweenness.subgraph.messages import Kind, Phase
-from goffish.algorithms.betweenness.subgraph.steps import Work
+from goffish.algorithms.betweenness.subgraph.steps import Work, places
 from goffish.errors import InputError
 
 
@@ -22,21 +21,13 @@ def rank_vertices(work: Work) -> None:
         n = work.step.graph.num_vertices
         batch["rank"] = np.random.default_rng(work.program.seed).permutation(n)[batch.vertex_ids]
     else:
-        batch["rank"] = _listed(batch.labels(), sources)
+        batch["rank"] = places(batch.labels(), sources)
         work.step.aggregate("sources", np.count_nonzero(batch["rank"] >= 0))
         if work.compression != "none":
             batch["mass"] = batch["rank"] >= 0
+    if work.compression == "exact":
+        batch["omega"] = work.is_target
     batch["population"] = work.step.graph.num_vertices if sources is None else len(sources)
-
-
-def _listed(labels: pa.Array, sources: tuple[int | str, ...]) -> NDArray[np.int64]:
-    """Place of each label among the sources, or -1."""
-    try:
-        wanted = pa.array(sources, labels.type)
-    except pa.ArrowException:
-        return np.full(len(labels), -1)
-    place: NDArray[np.int64] = pc.fill_null(pc.index_in(labels, wanted), -1).to_numpy(zero_copy_only=False)
-    return place
 
 
 def check_sources(work: Work) -> None:
@@ -140,7 +131,11 @@ def estimates(work: Work) -> NDArray[np.float64]:
     drawn = work.number("drawn")
     scale = work.number("population") / (drawn if batch.directed else 2 * drawn) if drawn else 0.0
     values: NDArray[np.float64] = batch["sum"] * scale
-    return values + batch["tree_part"] if work.compression == "exact" else values
+    if work.compression == "exact":
+        values = values + batch["tree_part"]
+        if work.program.endpoints:
+            values += leaf.endpoint_part(work)
+    return values
 
 
 def _first(count: int, values: NDArray[np.float64], ids: NDArray[np.int64]) -> NDArray[np.int64]:

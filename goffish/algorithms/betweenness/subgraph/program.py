@@ -64,9 +64,9 @@ class PartitionedBetweenness(SubgraphProgram):
     shortest paths, dependencies), each as long as some source has messages. With ``compression="drop"`` it is MSL-BC as
     published, with ``compression="exact"`` leaves are removed and made up for exactly (section 3.6).
 
-    Unordered pairs, endpoints excluded, not normalized; ordered pairs in directed graphs, whose leaves are kept. The
-    answer is the same to the last bit for any partitions, units, threads and number of concurrent sources, as long as
-    there are less than 2^53 shortest paths between two vertices.
+    Unordered pairs, not normalized; ordered pairs in directed graphs, whose leaves are kept. The answer is the same to
+    the last bit for any partitions, units, threads and number of concurrent sources, as long as there are less than
+    2^53 shortest paths between two vertices.
 
     Parameters
     ----------
@@ -92,6 +92,10 @@ class PartitionedBetweenness(SubgraphProgram):
     time_limit : float, optional
         Seconds after which no more searches are begun; values are then estimates from the pivots so far. A run that
         goes on from a checkpoint may have another limit.
+    targets : sequence of int or str, optional
+        Labels: only paths to these count.
+    endpoints : bool
+        Count a pair for its two ends as well; with ``compression="exact"`` exactly, even from pivots.
     **comparing
         ``batch``, ``max_change``, ``stable``: with `top`, see `Comparing`.
 
@@ -132,6 +136,8 @@ class PartitionedBetweenness(SubgraphProgram):
         weighted: bool = True,
         max_concurrent: int | None = None,
         time_limit: float | None = None,
+        targets: Sequence[int | str] | None = None,
+        endpoints: bool = False,
         **comparing: int,
     ) -> None:
         if compression not in get_args(Compression):
@@ -146,6 +152,11 @@ class PartitionedBetweenness(SubgraphProgram):
         self.sources = None if sources is None else tuple(sources)
         if self.sources is not None and len(set(self.sources)) < len(self.sources):
             raise InputError("sources: each vertex label may occur only once")
+        self.targets, self.endpoints = None if targets is None else tuple(targets), endpoints
+        if compression == "drop":
+            for name, given in (("targets", targets is not None), ("endpoints", endpoints)):
+                if given:
+                    raise InputError(f"{name} requires compression='exact' or 'none': dropped leaves have no paths")
         self.seed = whole_number(seed, "seed", 0)
         self.top = None if top is None else whole_number(top, "top")
         self.batch, self.max_change, self.stable = Comparing(**comparing).checked()

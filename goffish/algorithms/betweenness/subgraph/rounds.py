@@ -331,14 +331,23 @@ def take_notes(work: Work) -> None:
 def close_round(work: Work) -> None:
     """Add what the round found to the sums, source after source."""
     batch, vertex = work.batch, work.core.vertex
+    # With exact compression a source stands for all the pivots that were drawn from its tree.
+    exact = work.compression == "exact"
     for slot in range(work.slots):
         (delta,) = _columns(work, slot, "delta")
         source = int(batch[f"source_{slot}"][0])
-        if source >= 0:
+        if work.program.endpoints and not exact:
+            # Each path to a target leaves the source by one successor: its dependency counts the targets reached.
+            (distance,) = _columns(work, slot, "distance")
+            at_ends = np.where(distance < np.inf, work.core.omega, 0.0)
+            if source >= 0:
+                at_ends[source] = np.rint(delta[source])
+            delta += at_ends
+            if source >= 0:
+                delta[source] = at_ends[source]
+        elif source >= 0:
             delta[source] = 0.0
         batch["sum"][vertex] += float(batch[f"times_{slot}"][0]) * delta
-    # With exact compression a source stands for all the pivots that were drawn from its tree.
-    exact = work.compression == "exact"
     work.add("done", sum(work.number(f"times_{slot}") for slot in range(work.slots)) if exact else work.slots)
     work.add("searches", work.slots)
     work.add("rounds", 1)

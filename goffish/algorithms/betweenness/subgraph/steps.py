@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.algorithms.betweenness.subgraph.messages import Kind, Phase, of_kind
@@ -22,6 +24,8 @@ class Options(Protocol):
 
     pivots: int | None
     sources: tuple[int | str, ...] | None
+    targets: tuple[int | str, ...] | None
+    endpoints: bool
     seed: int
     top: int | None
     batch: int
@@ -33,6 +37,16 @@ class Options(Protocol):
     max_concurrent: int | None
     slots: int
     time_limit: float | None
+
+
+def places(labels: pa.Array, listed: tuple[int | str, ...]) -> NDArray[np.int64]:
+    """Place of each label in a list, or -1."""
+    try:
+        wanted = pa.array(listed, labels.type)
+    except pa.ArrowException:
+        return np.full(len(labels), -1)
+    place: NDArray[np.int64] = pc.fill_null(pc.index_in(labels, wanted), -1).to_numpy(zero_copy_only=False)
+    return place
 
 
 @dataclass(eq=False)
@@ -75,7 +89,8 @@ class Work:
         """The partition without loops and parallels."""
         batch = self.batch
         everything = np.ones(batch.num_vertices, np.bool_), np.ones(batch.remote_vertex.size, np.bool_)
-        return self._known(False) or self._cut(False, *everything)
+        ends = None if self.program.targets is None else self.is_target.astype(np.int64)
+        return self._known(False) or self._cut(False, *everything, ends)
 
     @cached_property
     def core(self) -> Piece:
@@ -88,7 +103,8 @@ class Work:
             if alive.all() and ghost_alive.all():
                 found = self.pieces[True] = self.whole
             else:
-                found = self._cut(True, alive, ghost_alive, self.batch["omega"])
+                omega = self.batch["omega"] if self.compression == "exact" else None
+                found = self._cut(True, alive, ghost_alive, omega)
             self.pieces.pop(False, None)
         return found
 
@@ -100,12 +116,16 @@ class Work:
         self, core: bool, alive: NDArray[np.bool_], ghost_alive: NDArray[np.bool_],
         omega: NDArray[np.int64] | None = None,
     ) -> Piece:  # fmt: skip
-        if self.compression != "exact":
-            omega = None
         found = self.pieces[core] = cut_piece(
             self.batch, self.batch["ghost_id"], alive, ghost_alive, omega, weighted=self.program.weighted
         )
         return found
+
+    @cached_property
+    def is_target(self) -> NDArray[np.bool_]:
+        """Whether paths to each vertex count."""
+        batch, targets = self.batch, self.program.targets
+        return np.ones(batch.num_vertices, np.bool_) if targets is None else places(batch.labels(), targets) >= 0
 
     def number(self, name: str) -> int:
         """A figure that the partition keeps in a column."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from goffish.algorithms.communities import level_kernels as kernels
 from goffish.algorithms.communities.hierarchy import compose, nested_maps
 from goffish.algorithms.communities.levels import Level, collapse, dense_ranks, undirected_level
-from goffish.algorithms.communities.merged import search_ensemble
+from goffish.algorithms.communities.merged import search_ensemble, search_from
 from goffish.algorithms.communities.sequential import Collapse, collapse_in_order, run_level, run_levels
 from goffish.algorithms.communities.settings import Search
 from goffish.algorithms.communities.subgraph import label_kernels
@@ -20,6 +20,7 @@ from goffish.algorithms.communities.subgraph.messages import (
     Kind,
     Options,
     first_subgraphs,
+    floats_of,
     of_kind,
     pack_places,
 )
@@ -75,7 +76,9 @@ def merge_rows(
     return labels, collapse_in_order(undirected_level(*apart), np.arange(labels.size))[1]
 
 
-def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArray[np.int64], Level]:
+def merge_pairs(
+    messages: np.ndarray[Any, Any], *, shared: bool, directed: bool = False
+) -> tuple[NDArray[np.int64], Level]:
     """As `merge_rows`, from entries of which each pair has only that with the smaller label first.
 
     Parameters
@@ -84,6 +87,8 @@ def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArra
         The entries are those of kind `Kind.ROW`.
     shared : bool
         Several partitions may have entries for one pair.
+    directed : bool
+        Take the degrees by direction from the entries of kind `Kind.DEGREE`.
     """
     entry = np.int8(Kind.ROW)
     kinds, row, column = messages["kind"], messages["a"], messages["b"]
@@ -93,15 +98,31 @@ def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArra
     level = undirected_level(offsets, targets, weights, loops)
     if shared:
         level = collapse(level, np.arange(labels.size, dtype=np.uint32), labels.size, 1)
+    if directed:
+        told = of_kind(messages, Kind.DEGREE)
+        at = number[told["a"]]
+        degree, in_degree = (np.bincount(at, way, labels.size) for way in (told["weight"], floats_of(told["b"])))
+        level = replace(level, degree=degree, in_degree=in_degree)
     return labels, level
+
+
+def merge_starts(
+    messages: np.ndarray[Any, Any], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Where the vertices of the merged graph start, numbered from 0, and which of them stay there."""
+    told = of_kind(messages, Kind.BEGIN)
+    start, held = np.empty(labels.size, np.int64), np.empty(labels.size, np.uint8)
+    at = np.searchsorted(labels, told["a"])
+    start[at], held[at] = dense_ranks(np.ascontiguousarray(told["b"]))[1], told["weight"] > 0.0
+    return start, held
 
 
 def finish(program: Options, batch: SubgraphBatch, step: BatchStep) -> None:
     """S6 and S7: merge, run the remaining levels, send every partition the communities of its labels."""
     messages = _in_order(step.messages)
-    made = _search(program, batch, messages, step.threads) if program.refined else _remaining(program, messages)
+    made = _search(program, batch, messages, step.threads) if program.refine else _remaining(program, messages)
     maps = made.maps
-    if program.connected and len(maps) > 1 and not program.refined:
+    if program.connected and len(maps) > 1 and not program.refine:
         maps = maps[1:]  # pieces of communities are no level of their own
     if len(maps) > MOST_LEVELS:
         maps = [*maps[: MOST_LEVELS - 1], compose(maps[MOST_LEVELS - 1 :])]
@@ -160,11 +181,19 @@ def _columns(messages: np.ndarray[Any, Any]) -> list[NDArray[Any]]:
 
 def _search(program: Options, batch: SubgraphBatch, messages: np.ndarray[Any, Any], threads: int) -> Outcome:
     begun = time.perf_counter()
-    labels, level = merge_pairs(messages, shared=bool(batch["half"][0]))
+    labels, level = merge_pairs(messages, shared=bool(batch["half"][0]), directed=program.by_direction(batch))
     merged = time.perf_counter()
-    most = None if program.max_levels is None else program.max_levels - 1
-    found = search_ensemble(level, replace(program.search(), max_levels=most, threads=threads))
+    most = None if program.max_levels is None else max(1, program.max_levels - 1)
+    search = replace(program.search(), max_levels=most, threads=threads)
+    if program.start is None:
+        found = search_ensemble(level, search)
+    else:
+        # Vertices may have to stay in a community that they are not connected to.
+        search = replace(search, refine="leiden" if program.connected else "vertices")
+        found = search_from(level, search, *merge_starts(messages, labels))
     maps = [np.arange(labels.size), *nested_maps(found.steps, found.membership)]
+    if program.max_levels == 1:
+        maps = [compose(maps)]
     before = level.modularity(program.resolution)
     finished = time.perf_counter()
     return Outcome(labels, maps, before, found.modularity, merged - begun, finished - merged)

@@ -40,13 +40,14 @@ class Options(Protocol):
     max_levels: int | None
     repair_rounds: int
     connected: bool
-
-    @property
-    def refined(self) -> bool: ...
+    refine: bool
+    start: NDArray[np.int64] | None
 
     def published(self) -> Search: ...
 
     def search(self, *key: int) -> Search: ...
+
+    def by_direction(self, batch: SubgraphBatch) -> bool: ...
 
 
 class Kind(IntEnum):
@@ -55,14 +56,16 @@ class Kind(IntEnum):
     COUNT = 0  # partition, its number of labels, its total degree
     START = 1  # partition, its first label
     GHOST = 2  # vertex, its new label
-    DELTA = 3  # label, -, change of its total degree
+    DELTA = 3  # label, change of its total in-degree (bits, see `bits_of`), change of its total degree
     ASK = 4  # label, subgraph that asks for its total degree
-    TOLD = 5  # label, -, its total degree
+    TOLD = 5  # label, its total in-degree (bits), its total degree
     HEAD = 6  # partition, its vertices, gain of its first level
     ROW = 7  # label, label, weight between them
     OUTER = 8  # label, the community that it lies in
     KNOWN = 9  # ghost, label: kept by a partition for itself
     ARCS = 10  # partition, most rows that it would send to the master now
+    DEGREE = 11  # label, its total in-degree (bits), its total out-degree
+    BEGIN = 12  # label, community that it starts in, 1 if it has to stay there
     PLACE = 16  # PLACE + l: communities on level l, see `pack_places`
 
 
@@ -71,6 +74,15 @@ def of_kind(messages: np.ndarray[Any, Any], kind: int) -> np.ndarray[Any, Any]:
     rows = np.flatnonzero(messages["kind"] == kind)
     # A mask would copy structured rows field by field.
     return messages if rows.size == messages.size else messages.take(rows)
+
+
+def bits_of(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Floating point numbers as the column b of messages carries them; `floats_of` is the inverse."""
+    return np.ascontiguousarray(values, np.float64).view(np.int64)
+
+
+def floats_of(bits: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(bits).view(np.float64)
 
 
 def ranges(messages: np.ndarray[Any, Any], partitions: int) -> NDArray[np.int64]:

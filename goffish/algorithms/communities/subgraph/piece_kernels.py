@@ -24,6 +24,13 @@ class PieceRows(NamedTuple):
     weights: NDArray[np.float64]
 
 
+class Degrees(NamedTuple):
+    """Weighted degrees, or their totals over labels; `into` is empty where directions do not count."""
+
+    out: NDArray[np.float64]
+    into: NDArray[np.float64]
+
+
 @kernel
 def far_arcs(subgraph_offsets, offsets, targets, remote_offsets):
     """The arcs that leave subgraphs, in their order: (vertex, row of the remote table, arc)."""
@@ -152,14 +159,18 @@ def labels_around(rows, starts, ends, targets, label, wanted):
 
 
 @kernel
-def move_between_labels(active, piece, degree, two_m, resolution, upward, sweeps, label, tot, fresh, dirty):
+def move_between_labels(active, piece, degrees, scale, upward, sweeps, label, totals, fresh, dirty):
     """Move vertices between global labels: live labels of positions, stale ones of ghosts; returns the moves.
 
     A vertex with ghosts only moves to a smaller label, or with `upward` only to a larger one, so that two
-    partitions never swap labels. ``tot`` is NaN for labels not requested, which attract and release no vertices.
+    partitions never swap labels. ``totals`` are NaN for labels not requested, which attract and release no vertices.
+    `scale` is the factor of the null model, see `levels.Level.scale`.
     Rows that a move touches are visited again in the next sweep, and marked `fresh` and `dirty`.
     """
     starts, middle, ends, targets, weights = piece
+    degree, in_degree = degrees
+    tot, tot_in = totals
+    directed = in_degree.size > 0
     n = starts.size
     weight_to = np.zeros(tot.size)
     keys = np.empty(tot.size, np.int64)
@@ -181,14 +192,23 @@ def move_between_labels(active, piece, degree, two_m, resolution, upward, sweeps
                     keys[found] = c
                     found += 1
                 weight_to[c] += weight
-            share = resolution * k / two_m
-            stay = weight_to[own] - (tot[own] - k) * share
-            best, chosen = stay + 1e-12 * k, own
+            share, k_in, share_in = scale * k, 0.0, 0.0
+            stay = weight_to[own]
+            if directed:
+                k_in = in_degree[v]
+                share_in = scale * k_in
+                stay -= (tot_in[own] - k_in) * share + (tot[own] - k) * share_in
+            else:
+                stay -= (tot[own] - k) * share
+            best, chosen = stay + 1e-12 * (k + k_in), own
             bound = ends[v] > middle[v]
             for j in range(found):
                 c = keys[j]
                 if c != own and (not bound or (c > own) == upward):
-                    g = weight_to[c] - tot[c] * share
+                    if directed:
+                        g = weight_to[c] - (tot_in[c] * share + tot[c] * share_in)
+                    else:
+                        g = weight_to[c] - tot[c] * share
                     if g > best or (g == best and chosen != own and c < chosen):
                         best, chosen = g, c
                 weight_to[c] = 0.0
@@ -197,6 +217,9 @@ def move_between_labels(active, piece, degree, two_m, resolution, upward, sweeps
                 continue
             tot[own] -= k
             tot[chosen] += k
+            if directed:
+                tot_in[own] -= k_in
+                tot_in[chosen] += k_in
             label[v] = chosen
             moves += 1
             fresh[v] = True

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.communities.level_kernels import count_rows, fill_rows
 from goffish.algorithms.communities.levels import Level, undirected_level
+from goffish.algorithms.communities.merge_kernels import row_sums
 from goffish.algorithms.communities.subgraph import piece_kernels as kernels
 from goffish.gopher import SubgraphBatch
 from goffish.kernels.csr import NO_WEIGHTS
@@ -17,6 +18,15 @@ from goffish.kernels.csr import NO_WEIGHTS
 _UNIT = np.empty(0, np.float64)
 _Arcs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]  # rows, targets, weights
 _UNIT.setflags(write=False)  # as the weights of a slice are: one type for the kernels
+
+
+class Ways(NamedTuple):
+    """Weighted degrees of the positions by direction, with and without cut arcs; empty for an undirected graph."""
+
+    out: NDArray[np.float64]
+    into: NDArray[np.float64]
+    near_out: NDArray[np.float64]
+    near_into: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,8 @@ class Piece:
         As in `goffish.algorithms.communities.levels.Level`.
     degree : float64, shape (n,)
         k_i with cut edges.
+    ways : Ways
+        Of a directed graph, the degrees by direction.
     ghosts : int64, shape (g,)
         Partitioned number of each ghost, ascending.
     pair_position, pair_partition : int64 arrays
@@ -55,6 +67,7 @@ class Piece:
     weights: NDArray[np.float64]
     loops: NDArray[np.float64]
     degree: NDArray[np.float64]
+    ways: Ways
     ghosts: NDArray[np.int64]
     pair_position: NDArray[np.int64]
     pair_partition: NDArray[np.int64]
@@ -68,8 +81,20 @@ class Piece:
     def size(self) -> int:
         return self.starts.size
 
-    def local(self, *, zeros: bool) -> Level:
-        """The rows without their cut edges, with `zeros` also the arcs of weight 0."""
+    def degrees(self, *, directed: bool) -> kernels.Degrees:
+        """The degrees of the null model: of out- and of incoming arcs, or of both together."""
+        return kernels.Degrees(self.ways.out, self.ways.into) if directed else kernels.Degrees(self.degree, NO_WEIGHTS)
+
+    def local(self, *, zeros: bool, directed: bool = False) -> Level:
+        """The rows without their cut edges.
+
+        Parameters
+        ----------
+        zeros : bool
+            With the arcs of weight 0.
+        directed : bool
+            For directed modularity.
+        """
         weighted = self.weights.size > 0
         offsets = np.zeros(self.size + 1, np.int64)
         arcs = int((self.middle - self.starts).sum())
@@ -78,7 +103,8 @@ class Piece:
             self.starts, self.middle, self.targets, self.weights, zeros, offsets, targets, weights
         )  # fmt: skip
         loops = self.loops if self.loops.any() else NO_WEIGHTS
-        return undirected_level(offsets, targets[:kept], weights[:kept], loops)
+        level = undirected_level(offsets, targets[:kept], weights[:kept], loops)
+        return replace(level, degree=self.ways.near_out, in_degree=self.ways.near_into) if directed else level
 
     def contested(self, label: NDArray[np.int64], ghost: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Vertices with less than half their weight (loops apart) in their label, shape (n,)."""
@@ -118,6 +144,7 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
 
     near: list[_Arcs] = []  # to other units of this partition
     cut: list[_Arcs] = []  # to ghosts
+    degrees: list[NDArray[np.float64]] = []
     inner = np.zeros(n + 1, np.int64)
     for (offsets, targets, weights), ends, numbers, (source, item, arc) in zip(
         sides, far, ghost_of, leaving, strict=True
@@ -130,6 +157,8 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
         ):
             found.append((position[source[chosen]], to, NO_WEIGHTS if weights is None else weights[arc[chosen]]))
         inner[1:] += np.bincount(near[-1][0], minlength=n)
+        if batch.directed:
+            degrees.extend(_degrees(offsets, weights, source[outside], arc[outside]))
     weighted = batch.weights is not None
     inner_count = inner[1:]
     counts = inner_count + np.bincount(np.concatenate([row for row, _, _ in cut]), minlength=n)
@@ -151,10 +180,27 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
         kernels.fill_far(*arcs, cursor, targets_out, weights_out)
     pair_position, pair_partition = kernels.boundary_pairs(middle, row_ends, targets_out, ghost_partition, partitions)
     whole = undirected_level(np.concatenate(([0], row_ends)), targets_out, weights_out, loops)
+    by_way = [degrees[i][vertex] for i in (0, 2, 1, 3)] if degrees else [NO_WEIGHTS] * 4
     return Piece(
-        vertex, position, starts, middle, row_ends, targets_out, weights_out, loops, whole.degree,
+        vertex, position, starts, middle, row_ends, targets_out, weights_out, loops, whole.degree, Ways(*by_way),
         ghosts, pair_position, pair_partition, batch.targets,
     )  # fmt: skip
+
+
+def _degrees(
+    offsets: NDArray[Any], weights: NDArray[np.float64] | None, cut_rows: NDArray[np.int64], cut: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weight of every row, and without the arcs `cut` of `cut_rows`."""
+    n = offsets.size - 1
+    if weights is None:
+        count = np.diff(offsets)
+        return count.astype(np.float64), (count - np.bincount(cut_rows, minlength=n)).astype(np.float64)
+    whole, near, kept = np.zeros(n), np.zeros(n), np.array(weights)
+    row_sums(offsets, weights, whole)
+    kept[cut] = 0.0
+    kept.setflags(write=False)
+    row_sums(offsets, kept, near)
+    return whole, near
 
 
 def _number_ghosts(

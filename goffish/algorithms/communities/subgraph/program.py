@@ -9,8 +9,9 @@ from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from goffish.algorithms.communities.hierarchy import meet
 from goffish.algorithms.communities.levels import Level, dense_ranks
 from goffish.algorithms.communities.merged import agreed_communities, connected_pieces, seed_of
 from goffish.algorithms.communities.sequential import run_level, split_parts
@@ -22,6 +23,7 @@ from goffish.algorithms.communities.subgraph.messages import (
     Kind,
     Phase,
     announce,
+    bits_of,
     first_subgraphs,
     ghost_labels,
     keep_ghosts,
@@ -60,13 +62,17 @@ class PartitionedLouvain(SubgraphProgram):
     more than 2^25 rows so, repair rounds make the graph smaller first, and what has less than half its weight in
     its community is free again.
 
-    How the partitions are cut into subgraphs does not change the answer. Directed graphs are analyzed as A + Aᵀ.
+    How the partitions are cut into subgraphs does not change the answer. With `refine`, directed graphs are divided by
+    directed modularity, as in memory; as published, they are analyzed as A + Aᵀ.
+
+    With `start`, partitions collapse only what also starts together, fixed vertices of one community in any case; there
+    are no rounds, and the master searches once, from the communities that are given.
 
     Parameters
     ----------
     order, seed, eps, resolution, max_levels
-        As for `sequential_louvain`; the random order is drawn from (seed, partition, level). With ``max_levels=1``
-        nothing is refined, and refined communities do not depend on `order`.
+        As for `sequential_louvain`; the random order is drawn from (seed, partition, level). Refined communities do not
+        depend on `order`; with `refine`, ``max_levels=1`` gives the last level of two.
     repair_rounds : int
         Most rounds over the boundary after level 1; they end before where a round gains at most `eps`.
     refine : bool
@@ -77,8 +83,13 @@ class PartitionedLouvain(SubgraphProgram):
     connected : bool
         Every community is connected: split what is not before every merge and collapse. Refined communities are
         connected anyway, unless the graph was so big that repair rounds came first.
-    least_gain : float
-        With `refine`: share of its degree that a vertex has to win by a move.
+    least_gain, max_passes, blocks
+        With `refine`: as in `Search`.
+    start : int64, shape (n,), optional
+        With `refine`: community that every vertex starts in, 0 … n-1, by the number of the vertex in the graph as read.
+        Vertices without an arc start alone unless they are fixed.
+    fixed : bool, shape (n,), optional
+        With `start`: vertices that stay there.
 
     Notes
     -----
@@ -102,6 +113,7 @@ class PartitionedLouvain(SubgraphProgram):
         "before": per_vertex(np.int64),
         "outer": per_vertex(np.int64),
         "tot": per_vertex(np.float64),
+        "tot_in": per_vertex(np.float64),
         "inside": per_vertex(np.float64),
         "active": per_vertex(np.bool_),
         "fresh": per_vertex(np.bool_),
@@ -128,19 +140,23 @@ class PartitionedLouvain(SubgraphProgram):
         connected: bool = False,
         null_model: Literal["local", "global"] = "local",
         least_gain: float = 3e-4,
+        max_passes: int = 20,
+        blocks: int | None = None,
+        start: NDArray[np.int64] | None = None,
+        fixed: NDArray[np.bool_] | None = None,
     ) -> None:
         self.order, self.seed, self.eps, self.resolution = order, seed, eps, resolution
         self.max_levels, self.connected, self.null_model = max_levels, connected, null_model
         if null_model not in ("local", "global"):
             raise InputError(f"null_model={null_model!r}: choose one of local, global")
         self.repair_rounds = whole_number(repair_rounds, "repair_rounds", 0)
-        self.refine, self.least_gain = refine, least_gain
+        self.refine, self.least_gain, self.max_passes, self.blocks = refine, least_gain, max_passes, blocks
+        self.start, self.fixed = start, fixed
         self.published()
 
-    @property
-    def refined(self) -> bool:
-        """Whether partitions collapse only what is safe, and the master searches as well as it can."""
-        return self.refine and self.max_levels != 1
+    def by_direction(self, batch: SubgraphBatch) -> bool:
+        """Whether directed modularity is maximized."""
+        return self.refine and batch.directed
 
     def published(self) -> Search:
         """The options of the levels as published."""
@@ -151,8 +167,9 @@ class PartitionedLouvain(SubgraphProgram):
     def search(self, *key: int) -> Search:
         """The options of a search on one thread, with a seed for each key."""
         return Search(
-            self.resolution, seed_of(self.seed, *key), "leiden", self.eps, threads=1, least_gain=self.least_gain
-        )
+            self.resolution, seed_of(self.seed, *key), "leiden", self.eps, threads=1, max_passes=self.max_passes,
+            blocks=self.blocks, least_gain=self.least_gain,
+        )  # fmt: skip
 
     def init(self, sg: SubgraphBatch) -> None:
         check_range(sg.weights)
@@ -165,7 +182,7 @@ class PartitionedLouvain(SubgraphProgram):
         elif phase is Phase.NUMBER:
             self._number(batch, step, piece)
         elif phase is Phase.GATHER:
-            gather(batch, step, piece)
+            gather(self, batch, step, piece)
         elif phase is Phase.ANSWER:
             if answer(self, batch, step, piece):
                 self._end_rounds(batch, step, piece)
@@ -202,13 +219,18 @@ class PartitionedLouvain(SubgraphProgram):
                 return
             total = float(of_kind(step.messages, Kind.COUNT)["weight"].sum())
         begun = time.perf_counter()
-        degree, weight = piece.degree, float(piece.degree.sum())
-        local = piece.local(zeros=not self.refined)
-        level = replace(local, degree=degree, total=total) if self.null_model == "global" else local
-        count, passes = self._safe_pieces(batch, piece, level) if self.refined else self._communities(batch, level)
+        weight, directed = float(piece.degree.sum()), self.by_direction(batch)
+        degree, in_degree = piece.degrees(directed=directed)
+        local = piece.local(zeros=not self.refine, directed=directed)
+        level = local
+        if self.null_model == "global":
+            level = replace(local, degree=degree, in_degree=in_degree, total=total)
+        count, passes = self._safe_pieces(batch, piece, level) if self.refine else self._communities(batch, level)
         batch["tot"][:count] = np.bincount(batch["label"], degree, count)
+        if directed:
+            batch["tot_in"][:count] = np.bincount(batch["label"], in_degree, count)
         announce(batch, step, count, weight)
-        if self.refined:
+        if self.refine:
             rows = kernels.arcs_between(piece.starts, piece.middle, piece.ends, piece.targets, batch["label"])
             announce(batch, step, rows, 0.0, Kind.ARCS)
         batch["phase"] = Phase.NUMBER
@@ -227,9 +249,26 @@ class PartitionedLouvain(SubgraphProgram):
     def _safe_pieces(self, batch: SubgraphBatch, piece: Piece, level: Level) -> tuple[int, int]:
         """What the rest of the graph can hardly tear apart: labels, their number and the passes."""
         agreed, passes = agreed_communities(level, self.search(batch.partition, 0))
+        start, held = self._start(batch, piece)
+        if start is not None:
+            agreed = meet(agreed, dense_ranks(start)[1])
         alone = piece.contested(agreed, np.full(piece.ghosts.size, -1))
-        batch["label"], count = connected_pieces(level, agreed, alone, self.search(batch.partition, 1))
+        pieces, count = connected_pieces(level, agreed, alone | held, self.search(batch.partition, 1))
+        if start is not None and held.any():  # what has to stay together anyway
+            pieces[held] = count + dense_ranks(start[held])[1]
+            names, pieces = dense_ranks(pieces)
+            count = names.size
+        batch["label"] = pieces
         return count, passes
+
+    def _start(self, batch: SubgraphBatch, piece: Piece) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
+        """Community that every position starts in, and which ones stay there."""
+        if self.start is None:
+            return None, np.zeros(piece.size, np.bool_)
+        number = batch.vertex_ids[piece.vertex].astype(np.int64, copy=False)
+        held = np.zeros(piece.size, np.bool_) if self.fixed is None else self.fixed[number]
+        alone = (piece.starts == piece.ends) & (piece.loops == 0.0) & ~held
+        return np.where(alone, self.start.size + number, self.start[number]), held
 
     def _number(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
         """The rest of S4: global numbers, and the exchange of the ghosts' labels."""
@@ -238,11 +277,12 @@ class PartitionedLouvain(SubgraphProgram):
         batch["label"] += starts[batch.partition]
         tell_ghosts(batch, step, piece)
         rows = int(of_kind(step.messages, Kind.ARCS)["b"].sum())
-        if self.repair_rounds and batch["two_m"][0] > 0 and (not self.refined or rows > MOST_ROWS):
+        rounds = self.repair_rounds and batch["two_m"][0] > 0 and self.start is None
+        if rounds and (not self.refine or rows > MOST_ROWS):
             begin_rounds(batch, piece.pair_position)
             keep_ranges(batch, step, starts)
         else:
-            batch["phase"] = Phase.SPLIT if self.connected and not self.refined else Phase.MERGE
+            batch["phase"] = Phase.SPLIT if self.connected and not self.refine else Phase.MERGE
 
     def _end_rounds(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
         if batch["undone"][0]:  # labels are on their way back to the ghosts
@@ -254,13 +294,13 @@ class PartitionedLouvain(SubgraphProgram):
 
     def _settle(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
         """After the rounds: free what the communities hold only loosely, or go on with them as they are."""
-        if self.refined:
+        if self.refine:
             ghost, _ = ghost_labels(batch, step, piece)
             alone = piece.contested(batch["label"], ghost)
             batch["label"][alone] = kept_ranges(step)[-1] + batch.start + piece.vertex[alone]
         if self.connected:
             self._split(batch, step, piece)
-        elif self.refined:
+        elif self.refine:
             tell_ghosts(batch, step, piece, alone)
             keep_ghosts(batch, step, piece, ghost)
             batch["phase"] = Phase.MERGE
@@ -288,7 +328,7 @@ class PartitionedLouvain(SubgraphProgram):
         number = np.zeros(names.size, np.int64)
         number[present] = np.arange(present.size)
         row, column, weight = kernels.label_rows(
-            piece.starts, piece.ends, piece.targets, piece.weights, piece.loops, label, present, number, self.refined
+            piece.starts, piece.ends, piece.targets, piece.weights, piece.loops, label, present, number, self.refine
         )
         kind = np.full(row.size + 1, Kind.ROW, np.int8)
         kind[0] = Kind.HEAD
@@ -296,7 +336,21 @@ class PartitionedLouvain(SubgraphProgram):
             np.zeros(kind.size, np.int64), kind=kind, a=np.append(batch.partition, names[row]),
             b=np.append(n, names[column]), weight=np.append(batch["gain"][0], weight),
         )  # fmt: skip
-        if self.connected and not self.refined:
+        local = label[:n]
+        if self.by_direction(batch):
+            degrees = piece.degrees(directed=True)
+            out, into = (np.bincount(local, way, names.size)[present] for way in degrees)
+            step.send_to_subgraph(
+                np.zeros(present.size, np.int64), kind=Kind.DEGREE, a=names[present], b=bits_of(into), weight=out
+            )
+        start, held = self._start(batch, piece)
+        if start is not None:
+            first = np.unique(local, return_index=True)[1]
+            stays = np.bincount(local[held], minlength=names.size)[present] > 0
+            step.send_to_subgraph(
+                np.zeros(present.size, np.int64), kind=Kind.BEGIN, a=names[present], b=start[first], weight=stays
+            )
+        if self.connected and not self.refine:
             named, first = np.unique(batch["label"], return_index=True)
             step.send_to_subgraph(
                 np.zeros(named.size, np.int64), kind=Kind.OUTER, a=named, b=batch["outer"][first], weight=0.0

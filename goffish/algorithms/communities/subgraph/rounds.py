@@ -16,6 +16,8 @@ from goffish.algorithms.communities.subgraph.messages import (
     Kind,
     Options,
     Phase,
+    bits_of,
+    floats_of,
     ghost_labels,
     keep_ghosts,
     keep_ranges,
@@ -40,7 +42,7 @@ def begin_rounds(batch: SubgraphBatch, active: NDArray[np.int64]) -> None:
     batch["phase"] = Phase.GATHER
 
 
-def gather(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
+def gather(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
     """Take in the news, bring the owned total degrees up to date, add up the modularity, ask about labels."""
     ghost, changed = ghost_labels(batch, step, piece)
     kernels.touch_neighbours(piece.middle, piece.ends, piece.targets, changed, batch["fresh"], batch["dirty"])
@@ -48,7 +50,10 @@ def gather(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
     label = np.concatenate((batch["label"], ghost))
     low, high = int(starts[batch.partition]), int(starts[batch.partition + 1])
     changes = of_kind(step.messages, Kind.DELTA)
+    directed = program.by_direction(batch)
     np.add.at(batch["tot"], changes["a"] - low, changes["weight"])
+    if directed:
+        np.add.at(batch["tot_in"], changes["a"] - low, floats_of(changes["b"]))
     kernels.inside_weights(
         np.flatnonzero(batch["dirty"]), piece.starts, piece.ends, piece.targets, piece.weights, piece.loops, label,
         batch["inside"],
@@ -56,7 +61,9 @@ def gather(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
     batch["dirty"] = False
     two_m = float(batch["two_m"][0])
     step.aggregate("inside", batch["inside"].sum() / two_m)
-    step.aggregate("squares", np.square(batch["tot"][: high - low] / two_m).sum())
+    out = batch["tot"][: high - low] / two_m
+    into = batch["tot_in"][: high - low] / two_m if directed else out
+    step.aggregate("squares", (4.0 if directed else 1.0) * (out * into).sum())
     half = int(batch["half"][0])
     if half % 2:
         batch["active"] |= batch["fresh"]
@@ -96,8 +103,9 @@ def answer(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece
         return True
     starts = kept_ranges(step)
     asked = of_kind(step.messages, Kind.ASK)
+    wanted = asked["a"] - starts[batch.partition]
     step.send_to_subgraph(
-        asked["b"], kind=Kind.TOLD, a=asked["a"], b=0, weight=batch["tot"][asked["a"] - starts[batch.partition]]
+        asked["b"], kind=Kind.TOLD, a=asked["a"], b=bits_of(batch["tot_in"][wanted]), weight=batch["tot"][wanted]
     )
     keep_ghosts(batch, step, piece, ghost_labels(batch, step, piece)[0])
     keep_ranges(batch, step, starts)
@@ -110,8 +118,14 @@ def move(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) 
     ghost, _ = ghost_labels(batch, step, piece)
     starts = kept_ranges(step)
     told = of_kind(step.messages, Kind.TOLD)
+    directed, two_m = program.by_direction(batch), float(batch["two_m"][0])
     tot = np.full(int(starts[-1]), np.nan)
+    tot_in = np.full(tot.size if directed else 0, np.nan)
     tot[told["a"]] = told["weight"]
+    if directed:
+        tot_in[told["a"]] = floats_of(told["b"])
+    degrees, totals = piece.degrees(directed=directed), kernels.Degrees(tot, tot_in)
+    scale = program.resolution / (two_m / 2.0 if directed else two_m)
     label = np.concatenate((batch["label"], ghost))
     batch["before"] = batch["label"]
     half = int(batch["half"][0])
@@ -120,16 +134,15 @@ def move(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) 
         np.flatnonzero(batch["active"])
     )
     moves = kernels.move_between_labels(
-        active, piece.rows, piece.degree, float(batch["two_m"][0]), program.resolution, half % 2 == 1, _SWEEPS, label,
-        tot, batch["fresh"], batch["dirty"],
-    )  # fmt: skip
+        active, piece.rows, degrees, scale, half % 2 == 1, _SWEEPS, label, totals, batch["fresh"], batch["dirty"]
+    )
     step.aggregate("moves", moves)
     batch["label"] = label[: piece.size]
     changed = batch["label"] != batch["before"]
-    labels, change = kernels.label_changes(
-        np.flatnonzero(changed), batch["before"], batch["label"], piece.degree, int(starts[-1])
-    )
-    step.send_to_subgraph(owners(batch, starts, labels), kind=Kind.DELTA, a=labels, b=0, weight=change)
+    moved = np.flatnonzero(changed), batch["before"], batch["label"]
+    labels, change = kernels.label_changes(*moved, degrees.out, tot.size)
+    change_in = kernels.label_changes(*moved, degrees.into, tot.size)[1] if directed else np.zeros(labels.size)
+    step.send_to_subgraph(owners(batch, starts, labels), kind=Kind.DELTA, a=labels, b=bits_of(change_in), weight=change)
     tell_ghosts(batch, step, piece, changed)
     keep_ghosts(batch, step, piece, ghost)
     keep_ranges(batch, step, starts)

@@ -1,0 +1,1 @@
+"""Messages along all edges, combined at the vertices that receive them."""
