@@ -37,23 +37,14 @@ if TYPE_CHECKING:
     from goffish.algorithms.communities.api import agreement, codelength, conductance, infomap, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
+    from goffish.algorithms.extents.api import diameter, eccentricity, neighborhood_function
     from goffish.algorithms.flows.api import maximum_flow
     from goffish.algorithms.flows.in_memory import MaximumFlow
     from goffish.algorithms.landscape.api import landscape
     from goffish.algorithms.landscape.levels import CommunityLandscape
+    from goffish.algorithms.orders.api import longest_path, topological_order
     from goffish.algorithms.pagerank.api import blockrank, pagerank
-    from goffish.algorithms.paths.api import (
-        bfs,
-        coordinate_bounds,
-        diameter,
-        distances,
-        eccentricity,
-        longest_path,
-        neighborhood_function,
-        shortest_path,
-        sssp,
-        topological_order,
-    )
+    from goffish.algorithms.paths.api import bfs, coordinate_bounds, distances, shortest_path, sssp
     from goffish.algorithms.run import run
     from goffish.algorithms.similarity.api import similarity
     from goffish.algorithms.spectral.api import eigenvector, hits, katz, spectral_embedding
@@ -137,10 +128,9 @@ _HOMES = {
     "goffish.algorithms.flows.in_memory": ("MaximumFlow",),
     "goffish.algorithms.landscape.api": ("landscape",),
     "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
-    "goffish.algorithms.paths.api": (
-        "bfs", "coordinate_bounds", "diameter", "distances", "eccentricity", "longest_path",
-        "neighborhood_function", "shortest_path", "sssp", "topological_order",
-    ),
+    "goffish.algorithms.extents.api": ("diameter", "eccentricity", "neighborhood_function"),
+    "goffish.algorithms.orders.api": ("longest_path", "topological_order"),
+    "goffish.algorithms.paths.api": ("bfs", "coordinate_bounds", "distances", "shortest_path", "sssp"),
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),

@@ -19,21 +19,12 @@ from goffish.algorithms.closeness.api import Closeness, Harmonic
 from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Motifs, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Infomap, Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
+from goffish.algorithms.extents.api import Diameter, Eccentricity, Neighborhood
 from goffish.algorithms.flows.api import FlowBetween
 from goffish.algorithms.landscape.api import Landscape
+from goffish.algorithms.orders.api import LongestPath, TopologicalOrder
 from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
-from goffish.algorithms.paths.api import (
-    BreadthFirst,
-    Diameter,
-    Distances,
-    Eccentricity,
-    HopCounts,
-    LongestPath,
-    Neighborhood,
-    PathBetween,
-    ShortestPaths,
-    TopologicalOrder,
-)
+from goffish.algorithms.paths.api import BreadthFirst, Distances, HopCounts, PathBetween, ShortestPaths
 from goffish.algorithms.similarity.api import Similarity
 from goffish.algorithms.spectral.api import Eigenvector, Hits, Katz, SpectralEmbedding
 from goffish.algorithms.structure.api import (

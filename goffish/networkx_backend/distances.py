@@ -18,7 +18,7 @@ def eccentricity(G: BackendGraph, v: Any = None, sp: Any = None, weight: Any = N
         The graph is not (strongly) connected.
     """
     from goffish.algorithms.components.in_memory import strong_component_of
-    from goffish.algorithms.paths.extents import eccentricities
+    from goffish.algorithms.extents.in_memory import eccentricities
 
     number = G.component if not G.is_directed() else strong_component_of(G.plain)
     if number.size and number.min() != number.max():
@@ -55,7 +55,7 @@ def periphery(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: A
 
 def is_directed_acyclic_graph(G: BackendGraph) -> bool:
     """As `networkx.is_directed_acyclic_graph`."""
-    from goffish.algorithms.paths.orders import levels_of
+    from goffish.algorithms.orders.in_memory import levels_of
 
     return G.is_directed() and not levels_of(G.plain)[1].any()
 
@@ -74,7 +74,7 @@ def dag_longest_path_length(G: BackendGraph, weight: Any = "weight", default_wei
 
 
 def _longest(G: BackendGraph, weight: Any) -> tuple[list[Any], float]:
-    from goffish.algorithms.paths.orders import path_through
+    from goffish.algorithms.orders.in_memory import path_through
 
     if G.is_directed() and not is_directed_acyclic_graph(G):
         import networkx as nx

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from goffish.algorithms.paths import level_kernels
+from goffish.algorithms.orders import level_kernels
 from goffish.algorithms.paths.pairs import arcs_of
 from goffish.algorithms.weights import check_range
 from goffish.errors import InputError

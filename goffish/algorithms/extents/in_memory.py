@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.algorithms.components.in_memory import strong_component_of
-from goffish.algorithms.paths import sketch_kernels, sweep_kernels
-from goffish.algorithms.paths.sweep_kernels import Bounds, Groups, Scratch
+from goffish.algorithms.extents import sketch_kernels, sweep_kernels
+from goffish.algorithms.extents.sweep_kernels import Bounds, Groups, Scratch
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 from goffish.graph.parallel import balanced_rows, run_tasks, thread_count

@@ -1,0 +1,1 @@
+"""Orders and longest paths of directed graphs without cycles."""
