@@ -144,7 +144,7 @@ class Betweenness(Algorithm):
         return [*(self.sources or ()), *(self.targets or ())]
 
     def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
-        from goffish.algorithms.betweenness.subgraph.program import PartitionedBetweenness
+        from goffish.algorithms.betweenness.subgraph.program import Ends, PartitionedBetweenness
 
         if self.only_whole():
             raise InputError("reductions works only in memory; omit it, or omit parts, engine, variant and pivots")
@@ -154,8 +154,6 @@ class Betweenness(Algorithm):
         return PartitionedBetweenness(
             pivots=pivots,
             sources=None if self.sources is None else tuple(dict.fromkeys(self.sources)),
-            targets=self.targets,
-            endpoints=self.endpoints,
             seed=self.seed,
             top=None if self.epsilon is not None else self.how_many(n),
             batch=self.batch,
@@ -165,6 +163,7 @@ class Betweenness(Algorithm):
             weighted=self.weighted is not False,
             max_concurrent=self.max_concurrent,
             time_limit=self.time_limit,
+            ends=Ends(self.targets, self.endpoints),
         )
 
     def _samples(self, n: int) -> int:

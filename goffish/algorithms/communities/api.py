@@ -133,7 +133,7 @@ class Louvain(Algorithm):
 
     def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.communities.named import starting_point
-        from goffish.algorithms.communities.subgraph.program import PartitionedLouvain
+        from goffish.algorithms.communities.subgraph.program import PartitionedLouvain, Refinement
 
         if self.variant == "sequential":
             raise InputError("variant='sequential' works only in memory; omit parts and engine")
@@ -151,11 +151,7 @@ class Louvain(Algorithm):
             refine=refine,
             connected=self.refine == "leiden",
             null_model=self.null_model,
-            least_gain=self.least_gain,
-            max_passes=self.max_passes,
-            blocks=self.blocks,
-            start=start,
-            fixed=fixed,
+            refinement=Refinement(self.least_gain, self.max_passes, self.blocks, start, fixed),
         )
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:

@@ -57,6 +57,24 @@ class Comparing(NamedTuple):
         )
 
 
+class Ends(NamedTuple):
+    """What counts of the ends of paths.
+
+    Attributes
+    ----------
+    targets : tuple of int or str, optional
+        Labels: only paths to these count.
+    counted : bool
+        Count a pair for its two ends as well; with exact compression exactly, even from pivots.
+    """
+
+    targets: tuple[int | str, ...] | None = None
+    counted: bool = False
+
+
+_ALL = Ends()
+
+
 class PartitionedBetweenness(SubgraphProgram):
     """Partition-centric betweenness (Kumbhare, Frincu, Raghavendra, Prasanna, HPEC 2014; docs/specs/betweenness.md).
 
@@ -92,10 +110,8 @@ class PartitionedBetweenness(SubgraphProgram):
     time_limit : float, optional
         Seconds after which no more searches are begun; values are then estimates from the pivots so far. A run that
         goes on from a checkpoint may have another limit.
-    targets : sequence of int or str, optional
-        Labels: only paths to these count.
-    endpoints : bool
-        Count a pair for its two ends as well; with ``compression="exact"`` exactly, even from pivots.
+    ends : Ends
+        Only paths to some vertices, or paths counted for their ends.
     **comparing
         ``batch``, ``max_change``, ``stable``: with `top`, see `Comparing`.
 
@@ -136,8 +152,7 @@ class PartitionedBetweenness(SubgraphProgram):
         weighted: bool = True,
         max_concurrent: int | None = None,
         time_limit: float | None = None,
-        targets: Sequence[int | str] | None = None,
-        endpoints: bool = False,
+        ends: Ends = _ALL,
         **comparing: int,
     ) -> None:
         if compression not in get_args(Compression):
@@ -152,11 +167,9 @@ class PartitionedBetweenness(SubgraphProgram):
         self.sources = None if sources is None else tuple(sources)
         if self.sources is not None and len(set(self.sources)) < len(self.sources):
             raise InputError("sources: each vertex label may occur only once")
-        self.targets, self.endpoints = None if targets is None else tuple(targets), endpoints
-        if compression == "drop":
-            for name, given in (("targets", targets is not None), ("endpoints", endpoints)):
-                if given:
-                    raise InputError(f"{name} requires compression='exact' or 'none': dropped leaves have no paths")
+        self.targets, self.endpoints = ends
+        if compression == "drop" and ends != _ALL:
+            raise InputError("ends requires compression='exact' or 'none': dropped leaves have no paths")
         self.seed = whole_number(seed, "seed", 0)
         self.top = None if top is None else whole_number(top, "top")
         self.batch, self.max_change, self.stable = Comparing(**comparing).checked()

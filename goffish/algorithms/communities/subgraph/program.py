@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -49,6 +49,30 @@ MOST_ROWS = 1 << 25
 _pieces: WeakKeyDictionary[PartitionedLouvain, dict[int, Piece]] = WeakKeyDictionary()
 
 
+class Refinement(NamedTuple):
+    """How refined communities are searched.
+
+    Attributes
+    ----------
+    least_gain, max_passes, blocks
+        As in `Search`.
+    start : int64, shape (n,), optional
+        Community that every vertex starts in, 0 … n-1, by the number of the vertex in the graph as read. Vertices
+        without an arc start alone unless they are fixed.
+    fixed : bool, shape (n,), optional
+        With `start`: vertices that stay there.
+    """
+
+    least_gain: float = 3e-4
+    max_passes: int = 20
+    blocks: int | None = None
+    start: NDArray[np.int64] | None = None
+    fixed: NDArray[np.bool_] | None = None
+
+
+_USUAL = Refinement()
+
+
 class PartitionedLouvain(SubgraphProgram):
     """Louvain with a partition-local first level (Wickramaarachchi et al., HPEC 2014; docs/specs/communities.md).
 
@@ -83,13 +107,8 @@ class PartitionedLouvain(SubgraphProgram):
     connected : bool
         Every community is connected: split what is not before every merge and collapse. Refined communities are
         connected anyway, unless the graph was so big that repair rounds came first.
-    least_gain, max_passes, blocks
-        With `refine`: as in `Search`.
-    start : int64, shape (n,), optional
-        With `refine`: community that every vertex starts in, 0 … n-1, by the number of the vertex in the graph as read.
-        Vertices without an arc start alone unless they are fixed.
-    fixed : bool, shape (n,), optional
-        With `start`: vertices that stay there.
+    refinement : Refinement
+        With `refine`: how refined communities are searched.
 
     Notes
     -----
@@ -139,19 +158,15 @@ class PartitionedLouvain(SubgraphProgram):
         refine: bool = True,
         connected: bool = False,
         null_model: Literal["local", "global"] = "local",
-        least_gain: float = 3e-4,
-        max_passes: int = 20,
-        blocks: int | None = None,
-        start: NDArray[np.int64] | None = None,
-        fixed: NDArray[np.bool_] | None = None,
+        refinement: Refinement = _USUAL,
     ) -> None:
         self.order, self.seed, self.eps, self.resolution = order, seed, eps, resolution
         self.max_levels, self.connected, self.null_model = max_levels, connected, null_model
         if null_model not in ("local", "global"):
             raise InputError(f"null_model={null_model!r}: choose one of local, global")
         self.repair_rounds = whole_number(repair_rounds, "repair_rounds", 0)
-        self.refine, self.least_gain, self.max_passes, self.blocks = refine, least_gain, max_passes, blocks
-        self.start, self.fixed = start, fixed
+        self.refine = refine
+        self.least_gain, self.max_passes, self.blocks, self.start, self.fixed = refinement
         self.published()
 
     def by_direction(self, batch: SubgraphBatch) -> bool:
