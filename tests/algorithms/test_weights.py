@@ -34,14 +34,13 @@ OTHER = np.array([9.0, 1.0, 2.0, 7.0, 1.0, 7.0, 9.0])
 #: What functions are called with that need more than a graph.
 NEEDED: dict[str, Any] = {
     "source": 0, "target": 5, "membership": [0, 0, 0, 1, 1, 1], "communities": [{0, 1, 2}, {3, 4, 5}], "distance": 1,
-    "sources": [0, 1], "targets": range(6), "n": 0, "seed": 1, "max_iterations": 20_000,
+    "sources": [0, 1], "targets": range(6), "n": 0, "seed": 1, "max_iterations": 20_000, "_s": 0, "_t": 5,
 }  # fmt: skip
 #: And functions of networkx, of which others have options of the same names with other meanings.
 NEEDED_IN_NETWORKX: dict[str, dict[str, Any]] = {"k_truss": {"k": 3}, "katz_centrality": {"alpha": 0.01}}
 #: Answers that are lengths, or one over lengths; all others do not depend on the unit of the weights.
-LENGTHS = {"distance": 1, "closeness": -1, "harmonic": -1, "weight": 1}
-#: What needs a directed graph without cycles.
-FORWARD = {"topological-order", "longest-path"}
+LENGTHS = {"distance": 1, "closeness": -1, "harmonic": -1, "weight": 1, "flow": 1}
+RETURNED = {"Result", "Communities", "CommunityLandscape", "MaximumFlow", "float"}
 RULE = "weights must be 0 or from 1e-140 to 1e+140; scale all weights by the same factor"
 TOO_SMALL_OR_LARGE = [
     *(PLAIN * factor for factor in (5e-324, 1e-310, 1e-141, 1e140, 2e307)),
@@ -57,6 +56,20 @@ def forward(graph: gf.Graph) -> gf.Graph:
     """The graph with directions from smaller to larger vertices, so that it has no cycle."""
     src, dst, weights, _ = graph.edge_columns()
     return gf.from_edges(np.minimum(src, dst), np.maximum(src, dst), weights, directed=True)
+
+
+def with_sides(graph: gf.Graph) -> gf.Graph:
+    """The graph with other vertices as targets, so that it has no cycle of odd length."""
+    src, dst, weights, _ = graph.edge_columns()
+    return gf.from_edges(src, dst + 6, weights, directed=graph.directed)
+
+
+def as_it_is(graph: gf.Graph) -> gf.Graph:
+    return graph
+
+
+#: What needs a directed graph without cycles, or one with two sides.
+READY = {"topological-order": forward, "longest-path": forward, "bipartition": with_sides}
 
 
 class Way(NamedTuple):
@@ -81,23 +94,22 @@ def ways() -> dict[str, Way]:
                 if option in model.model_fields
             } | more
             cut = not model.checked(**options).only_whole()
-            ready = forward if name in FORWARD else lambda g: g
+            ready = READY.get(name, as_it_is)
             call = lambda g, n=name, o=options, r=ready: gf.run(n, r(g), **o).table  # noqa: E731
-            found[f"run {name} {more}"] = Way(call, cut and name not in FORWARD)
+            found[f"run {name} {more}"] = Way(call, cut and name not in READY)
     for name in gf.__all__:
         function = getattr(gf, name)
         if inspect.isfunction(function):
             taken = inspect.signature(function).parameters
             returned = str(inspect.signature(function).return_annotation)
-            if next(iter(taken)) == "graph" and returned in ("Result", "Communities", "CommunityLandscape", "float"):
+            if next(iter(taken)) == "graph" and returned in RETURNED:
                 options = {
                     option: NEEDED[option]
                     for option in ("source", "target", "membership", "max_iterations")
                     if option in taken
                 }
-                acyclic = name.replace("_", "-") in FORWARD
-                ready = forward if acyclic else lambda g: g
-                cut = taken["graph"].annotation != "Graph" and not acyclic
+                ready = READY.get(name.replace("_", "-"), as_it_is)
+                cut = taken["graph"].annotation != "Graph" and name.replace("_", "-") not in READY
                 found[name] = Way(lambda g, f=function, o=options, r=ready: table_of(f(r(g), **o)), cut)
     # Not among the names of `goffish`, but part of its modules' documented interface.
     found["merge_small"] = Way(lambda g: pa.table({"value": merge_small(g, [0, 0, 1, 2, 2, 2], 2)}), False)
@@ -169,7 +181,9 @@ def weight_options(name: str) -> list[str]:
     """Options of a networkx function that name the attribute with the weights."""
     taken = inspect.signature(_registered_algorithms[name].orig_func).parameters
     return [
-        option for option in ("weight", "distance") if option in taken and taken[option].default in (None, "weight")
+        option
+        for option in ("weight", "distance", "capacity")
+        if option in taken and taken[option].default in (None, "weight", "capacity")
     ]
 
 
@@ -189,7 +203,14 @@ def in_networkx(name: str, weights: Any, directed: bool, backend: str | None) ->
             if isinstance(answer, nx.Graph):
                 return list(answer.edges)
             return list(answer) if isinstance(answer, Iterator | ValuesView) else answer
-    except (NotImplementedError, ZeroDivisionError, OverflowError, ArpackError, nx.NetworkXException) as error:
+    except (
+        NotImplementedError,
+        ZeroDivisionError,
+        OverflowError,
+        ValueError,
+        ArpackError,
+        nx.NetworkXException,
+    ) as error:
         return type(error), str(error.__cause__)
 
 

@@ -60,7 +60,10 @@ def test_bad_file(place: Place, name: str) -> None:
         (("run", "bfs", "small.txt", "--source", "9" * 20), "the vertex labels of this graph are 64-bit integers"),
         (("run", "bfs", "names.csv", "--source", "z"), "unknown vertex 'z'"),
         (("run", "bfs", "names.gofs", "--source", "1"), "unknown vertex '1'"),
-        (("run", "small.txt"), "unknown algorithm 'small.txt': choose one of components, strong-components, bfs"),
+        (
+            ("run", "small.txt"),
+            "unknown algorithm 'small.txt': choose one of components, strong-components, bipartition",
+        ),
         (("start",), "unknown command 'start': choose one of import, export"),
         (("run", "components", "small.txt", "--fast"), "No such option: --fast"),
         (("run", "max-value", "small.txt", "--attribute", "age"), "no column 'vertex.age'"),

@@ -73,7 +73,7 @@ def test_a_folder_of_graphs(here: Place) -> None:
     assert (info["instances"], info["begins"], info["ends"]) == (3, "2024-02-01T00:00:00", "2024-02-04T00:00:00")
     rows = here("timeseries", "run", "components", "s", "--json").json["rows"]
     assert {(r["timestep"], r["vertex"]): r["component"] for r in rows if r["timestep"] == 0} == {
-        (0, 1): 1, (0, 2): 1, (0, 3): 3,
+        (0, 1): 2, (0, 2): 2, (0, 3): 3,
     }  # fmt: skip
     assert here("timeseries", "info", "s").out.startswith("s\n  instances")
 

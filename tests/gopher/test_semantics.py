@@ -310,9 +310,9 @@ def jobs(case: Case) -> list[Any]:
 def test_result_and_counts_do_not_depend_on_the_number_of_threads(case: Case, finder: str) -> None:
     layout = case.layout(finder)
     for job in jobs(case):
-        first = run_program(job.program(finder), layout, threads=1)
+        first = run_program(job.program_for(layout), layout, threads=1)
         with no_graph_is_small():
-            other = run_program(job.program(finder), layout, threads=3)
+            other = run_program(job.program_for(layout), layout, threads=3)
         assert other.table.equals(first.table), job.name
         names = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
         assert other.stats is not None and first.stats is not None

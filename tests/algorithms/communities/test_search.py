@@ -121,7 +121,7 @@ def test_border(graph: gf.Graph, seed: int) -> None:
     labels = np.random.default_rng(seed).integers(0, 3, graph.num_vertices).astype(level.targets.dtype)
     rows = np.repeat(np.arange(level.num_vertices), np.diff(level.offsets.view(np.int64)))
     foreign = {int(v) for v, u in zip(rows, level.targets, strict=True) if labels[v] != labels[u]}
-    assert set(np.flatnonzero(search._border(level, labels, 2)).tolist()) == foreign
+    assert set(np.flatnonzero(search.at_borders(level, labels, 2)).tolist()) == foreign
 
 
 @given(graphs(), st.integers(1, 4), st.integers(0, 5))
