@@ -111,8 +111,7 @@ def test_killed_copies_and_templates(start: Start) -> None:
     first.kill()
     assert first.wait(60) == -signal.SIGKILL
     os.kill(template, signal.SIGKILL)
-    while _runs(template):
-        time.sleep(0.01)
+    os.waitid(os.P_PID, template, os.WEXITED | os.WNOWAIT)  # with all its threads
     third = start("import time; time.sleep(60)")
     assert template_of(third) != template
     assert second.poll() is None
