@@ -118,7 +118,7 @@ def test_a_function_that_fails_is_named(parts: int | None) -> None:
 
 @pytest.mark.slow
 def test_on_spark(spark: Any, tmp_path: Any) -> None:
-    graph = gf.generators.erdos_renyi(200, edges=900, seed=1)
+    graph = gf.generators.erdos_renyi(200, 0.05, seed=1)
     store = gf.partition(graph, 3).save(tmp_path / "g")
     found = gf.aggregate_messages(
         gf.open(tmp_path / "g"), lambda s, t, w: s / 3.0, values=np.arange(200), engine="spark", spark=spark
