@@ -175,14 +175,14 @@ class Algorithm(Options, Marked):
 
 def _described(error: ValidationError, options: Mapping[str, Any], known: Any) -> str:
     """A pydantic error as one line."""
-    told = []
+    problems = []
     for item in error.errors(include_url=False, include_context=False):
         option = str(item["loc"][0]) if item["loc"] else ""
         if item["type"] == "extra_forbidden":
-            told.append(f"unknown option {option!r}; accepted: {', '.join(known) or 'none'}")
+            problems.append(f"unknown option {option!r}; accepted: {', '.join(known) or 'none'}")
         elif item["type"] == "missing":
-            told.append(f"option {option!r} is required")
+            problems.append(f"option {option!r} is required")
         else:
             problem = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
-            told.append(f"{option}={options.get(option)!r} {problem}" if option else problem)
-    return "; ".join(dict.fromkeys(told))
+            problems.append(f"{option}={options.get(option)!r} {problem}" if option else problem)
+    return "; ".join(dict.fromkeys(problems))

@@ -12,7 +12,7 @@ from goffish.algorithms.algorithm import Note
 from goffish.errors import InputError
 
 
-def told_to(note: Note | None, what: str = "") -> Callable[[float, float], None] | None:
+def reporter(note: Note | None, what: str = "") -> Callable[[float, float], None] | None:
     """Progress, as work done and work to do, in a line of text: the share that is done and the time that is left."""
     if note is None:
         return None

@@ -13,12 +13,12 @@ def test_progress_tells_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -
     told: list[str] = []
     clock = iter(range(0, 10_000, 3000))
     monkeypatch.setattr(timing, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    tell = timing.told_to(told.append, "exact: ")
+    tell = timing.reporter(told.append, "exact: ")
     assert tell is not None
     tell(20.0, 100.0)  # done in the run before
     tell(60.0, 100.0)
     assert told == ["exact: 20.0 % of the searches", "exact: 60.0 % of the searches, 1 h 40 min left"]
-    assert timing.told_to(None) is None
+    assert timing.reporter(None) is None
 
 
 def test_durations_are_rounded_for_reading() -> None:

@@ -184,7 +184,7 @@ class Betweenness(Algorithm):
     def _exact(self, graph: Graph, note: Note | None, **running: Any) -> Result:
         """The exact values, estimates after a time limit."""
         from goffish.algorithms.betweenness import in_memory
-        from goffish.algorithms.timing import told_to
+        from goffish.algorithms.timing import reporter
 
         if self.compare:
             raise InputError(
@@ -192,7 +192,7 @@ class Betweenness(Algorithm):
             )
         found = in_memory.betweenness(
             graph, weighted=self.weighted, normalized=self.normalized, endpoints=self.endpoints, sources=self.sources,
-            targets=self.targets, reductions=self.reductions, time_limit=self.time_limit, progress=told_to(note),
+            targets=self.targets, reductions=self.reductions, time_limit=self.time_limit, progress=reporter(note),
             **running,
         )  # fmt: skip
         return in_memory.exact_result(graph, found, self.how_many(graph.num_vertices))
@@ -237,9 +237,9 @@ class Betweenness(Algorithm):
         """Compute the exact values and compare the estimates, one per vertex in vertex order, with them."""
         from goffish.algorithms.betweenness import in_memory
         from goffish.algorithms.betweenness.accuracy import compared
-        from goffish.algorithms.timing import told_to
+        from goffish.algorithms.timing import reporter
 
-        report = told_to(note, "exact values for comparison: ")
+        report = reporter(note, "exact values for comparison: ")
         exact = in_memory.betweenness(
             graph, weighted=self.weighted, sources=self.sources, targets=self.targets, endpoints=self.endpoints,
             threads=threads, progress=report,
@@ -324,11 +324,11 @@ class EdgeBetweenness(Algorithm):
 
     def _exact(self, graph: Graph, note: Note | None, **running: Any) -> Result:
         from goffish.algorithms.betweenness import in_memory
-        from goffish.algorithms.timing import told_to
+        from goffish.algorithms.timing import reporter
 
         options = {name: getattr(self, name) for name in type(self).model_fields}
         return in_memory.edge_result(
-            graph, in_memory.edge_betweenness(graph, **options, progress=told_to(note), **running)
+            graph, in_memory.edge_betweenness(graph, **options, progress=reporter(note), **running)
         )
 
 

@@ -55,11 +55,11 @@ class Closeness(_FromDistances):
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.closeness.in_memory import closeness
-        from goffish.algorithms.timing import told_to
+        from goffish.algorithms.timing import reporter
 
         found = closeness(
             graph, weighted=self.weighted, wf_improved=self.wf_improved, vertices=self.vertices, threads=threads,
-            progress=told_to(note),
+            progress=reporter(note),
         )  # fmt: skip
         pairs = int(found.reached.sum())
         return self.result(graph, found, {"mean_distance": float(found.total.sum()) / pairs} if pairs else {})
@@ -79,11 +79,11 @@ class Harmonic(_FromDistances):
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.closeness.in_memory import harmonic
-        from goffish.algorithms.timing import told_to
+        from goffish.algorithms.timing import reporter
 
         found = harmonic(
             graph, weighted=self.weighted, normalized=self.normalized, vertices=self.vertices, sources=self.sources,
-            threads=threads, progress=told_to(note),
+            threads=threads, progress=reporter(note),
         )  # fmt: skip
         return self.result(graph, found, {})
 

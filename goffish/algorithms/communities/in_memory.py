@@ -157,10 +157,10 @@ class Run:
         search, at = self.search, len(self.passes) + 1
         report = None
         if self.progress is not None:
-            tell = self.progress
+            listener = self.progress
 
             def report(number: int, gain: float) -> None:
-                tell(at, number, gain)
+                listener(at, number, gain)
 
         effort = Effort(max(tolerance, search.threshold), search, self.threads, self.patient)
         passes, gain = move(level, labels, effort, self.random, self.pool, fixed, active, report)

@@ -136,17 +136,17 @@ def _watch(
     progress: PassProgress | None,
 ) -> None:
     """Wait for the threads and report their progress; stop them at the next slice when this one is interrupted."""
-    told = 0.0
+    reported = 0.0
 
-    def tell() -> None:
-        nonlocal told
-        if progress is not None and figures[0] > told:
-            told = float(figures[0])
-            progress(int(told), float(figures[1]) * unit)
+    def report() -> None:
+        nonlocal reported
+        if progress is not None and figures[0] > reported:
+            reported = float(figures[0])
+            progress(int(reported), float(figures[1]) * unit)
 
     try:
-        wait_for(futures, tell)
-        tell()
+        wait_for(futures, report)
+        report()
     except BaseException:
         control[0] = 1
         raise

@@ -115,7 +115,9 @@ class _Template:
     @property
     def fits(self) -> bool:
         """Whether copies would be like new processes."""
-        alike = not any(name.startswith(_READ_AT_IMPORT) for name in self._changed)
+        changed = self._changed
+        alike = not any(name.startswith(_READ_AT_IMPORT) for name in changed)
+        alike &= len(json.dumps(changed)) < _REQUEST_BYTES // 2
         return alike and self._owner == os.getpid() and self._process.poll() is None
 
     @property
@@ -161,8 +163,11 @@ def start_copy(command: Sequence[str]) -> Copy:
     with _lock:
         if _templates and not _templates[0].fits:
             _templates.pop().close()
-        if not _templates:
-            _templates.append(_Template())
+        if _templates:
+            with suppress(ConnectionError):  # it was killed a moment ago
+                return _templates[0].start(command)
+            _templates.pop().close()
+        _templates.append(_Template())
         return _templates[0].start(command)
 
 
@@ -190,7 +195,13 @@ def _serve(connection: socket.socket) -> list[Any]:
                 asked = False
                 continue
             status, *outputs = descriptors
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:  # its copy has ended, as nothing is written to the pipe
+                os.write(outputs[1], f"error: a worker cannot be started ({error.strerror})\n".encode())
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                continue
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -74,6 +74,14 @@ def test_copies_have_arguments_outputs_and_the_environment_of_the_moment(
     assert capfd.readouterr().out == "[] None red\n"
 
 
+def test_a_large_environment(start: Start, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that a request cannot hold starts another template."""
+    assert start("pass").wait(60) == 0
+    monkeypatch.setenv("HUE", "x" * 100_000)
+    assert start("import os; print(len(os.environ['HUE']))").wait(60) == 0
+    assert capfd.readouterr().out == "100000\n"
+
+
 def test_copies_draw_different_numbers(start: Start, tmp_path: Path) -> None:
     text = f"""
         import random, sys, numpy as np

@@ -99,9 +99,11 @@ def merge_pairs(
     if shared:
         level = collapse(level, np.arange(labels.size, dtype=np.uint32), labels.size, 1)
     if directed:
-        told = of_kind(messages, Kind.DEGREE)
-        at = number[told["a"]]
-        degree, in_degree = (np.bincount(at, way, labels.size) for way in (told["weight"], floats_of(told["b"])))
+        received = of_kind(messages, Kind.DEGREE)
+        at = number[received["a"]]
+        degree, in_degree = (
+            np.bincount(at, way, labels.size) for way in (received["weight"], floats_of(received["b"]))
+        )
         level = replace(level, degree=degree, in_degree=in_degree)
     return labels, level
 
@@ -110,10 +112,10 @@ def merge_starts(
     messages: np.ndarray[Any, Any], labels: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Where the vertices of the merged graph start, numbered from 0, and which of them stay there."""
-    told = of_kind(messages, Kind.BEGIN)
+    received = of_kind(messages, Kind.BEGIN)
     start, held = np.empty(labels.size, np.int64), np.empty(labels.size, np.uint8)
-    at = np.searchsorted(labels, told["a"])
-    start[at], held[at] = dense_ranks(np.ascontiguousarray(told["b"]))[1], told["weight"] > 0.0
+    at = np.searchsorted(labels, received["a"])
+    start[at], held[at] = dense_ranks(np.ascontiguousarray(received["b"]))[1], received["weight"] > 0.0
     return start, held
 
 
@@ -168,10 +170,10 @@ def _hand_out(
         target = int(first_subgraphs(batch)[partition])
         below = place[bounds[i] : bounds[i + 1]]
         for depth, up in enumerate(maps, 1):
-            told = up[below]
-            first, second = pack_places(told)
+            received = up[below]
+            first, second = pack_places(received)
             step.send_to_subgraph(target, kind=Kind.PLACE + depth, a=first, b=second, weight=0.0)
-            below = dense_ranks(told)[0]
+            below = dense_ranks(received)[0]
 
 
 def _columns(messages: np.ndarray[Any, Any]) -> list[NDArray[Any]]:
@@ -204,8 +206,8 @@ def _remaining(program: Options, messages: np.ndarray[Any, Any]) -> Outcome:
     rules = program.published()
     labels, graph = merge_rows(*_columns(messages))
     merged = time.perf_counter()
-    told = of_kind(messages, Kind.OUTER)
-    start = told["b"][np.unique(told["a"], return_index=True)[1]] if told.size else None
+    received = of_kind(messages, Kind.OUTER)
+    start = received["b"][np.unique(received["a"], return_index=True)[1]] if received.size else None
     heads = of_kind(messages, Kind.HEAD)
     done = heads.size == 1 and heads["weight"][0] <= rules.threshold
     before = graph.modularity(rules.resolution)

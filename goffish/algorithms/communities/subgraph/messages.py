@@ -58,7 +58,7 @@ class Kind(IntEnum):
     GHOST = 2  # vertex, its new label
     DELTA = 3  # label, change of its total in-degree (bits, see `bits_of`), change of its total degree
     ASK = 4  # label, subgraph that asks for its total degree
-    TOLD = 5  # label, its total in-degree (bits), its total degree
+    ANSWERED = 5  # label, its total in-degree (bits), its total degree
     HEAD = 6  # partition, its vertices, gain of its first level
     ROW = 7  # label, label, weight between them
     OUTER = 8  # label, the community that it lies in
@@ -136,7 +136,9 @@ def owners(batch: SubgraphBatch, starts: NDArray[np.int64], labels: NDArray[np.i
     return first_subgraphs(batch)[np.searchsorted(starts, labels, side="right") - 1]
 
 
-def tell_ghosts(batch: SubgraphBatch, step: BatchStep, piece: Piece, changed: NDArray[np.bool_] | None = None) -> None:
+def send_to_ghosts(
+    batch: SubgraphBatch, step: BatchStep, piece: Piece, changed: NDArray[np.bool_] | None = None
+) -> None:
     """Send the labels of boundary vertices (those that `changed`), once to each neighboring partition."""
     position, partition = piece.pair_position, piece.pair_partition
     if changed is not None:
@@ -173,5 +175,5 @@ def _known(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> NDArray[np.in
     size = piece.ghosts.size
     if batch["ghost"].size >= size:
         return batch["ghost"][:size].copy()
-    told = of_kind(step.messages, Kind.KNOWN)
-    return np.ascontiguousarray(told["b"]) if told.size else np.full(size, -1, np.int64)
+    received = of_kind(step.messages, Kind.KNOWN)
+    return np.ascontiguousarray(received["b"]) if received.size else np.full(size, -1, np.int64)

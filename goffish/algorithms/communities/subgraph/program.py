@@ -31,7 +31,7 @@ from goffish.algorithms.communities.subgraph.messages import (
     kept_ranges,
     of_kind,
     ranges,
-    tell_ghosts,
+    send_to_ghosts,
     unpack_places,
 )
 from goffish.algorithms.communities.subgraph.pieces import Piece, cut_piece
@@ -290,7 +290,7 @@ class PartitionedLouvain(SubgraphProgram):
         starts = ranges(step.messages, step.graph.num_partitions)
         batch["two_m"] = float(of_kind(step.messages, Kind.COUNT)["weight"].sum())
         batch["label"] += starts[batch.partition]
-        tell_ghosts(batch, step, piece)
+        send_to_ghosts(batch, step, piece)
         rows = int(of_kind(step.messages, Kind.ARCS)["b"].sum())
         rounds = self.repair_rounds and batch["two_m"][0] > 0 and self.start is None
         if rounds and (not self.refine or rows > MOST_ROWS):
@@ -316,7 +316,7 @@ class PartitionedLouvain(SubgraphProgram):
         if self.connected:
             self._split(batch, step, piece)
         elif self.refine:
-            tell_ghosts(batch, step, piece, alone)
+            send_to_ghosts(batch, step, piece, alone)
             keep_ghosts(batch, step, piece, ghost)
             batch["phase"] = Phase.MERGE
         else:
@@ -331,7 +331,7 @@ class PartitionedLouvain(SubgraphProgram):
 
     def _number_pieces(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
         batch["label"] += ranges(step.messages, step.graph.num_partitions)[batch.partition]
-        tell_ghosts(batch, step, piece)
+        send_to_ghosts(batch, step, piece)
         batch["phase"] = Phase.MERGE
 
     def _send_rows(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
@@ -376,10 +376,10 @@ class PartitionedLouvain(SubgraphProgram):
         """Take the master's answer: the levels of the hierarchy."""
         names, which = dense_ranks(batch["label"])
         for number in range(1, MOST_LEVELS + 1):
-            told = of_kind(step.messages, Kind.PLACE + number)
-            if not told.size:
+            received = of_kind(step.messages, Kind.PLACE + number)
+            if not received.size:
                 break
-            places = unpack_places(told, names.size)
+            places = unpack_places(received, names.size)
             batch[f"level_{number}"] = places[which]
             batch["levels"] = number
             names, ranks = dense_ranks(places)

@@ -24,7 +24,7 @@ from goffish.algorithms.communities.subgraph.messages import (
     kept_ranges,
     of_kind,
     owners,
-    tell_ghosts,
+    send_to_ghosts,
 )
 from goffish.algorithms.communities.subgraph.pieces import Piece
 from goffish.gopher import BatchStep, SubgraphBatch
@@ -91,7 +91,7 @@ def answer(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece
     half = int(batch["half"][0])
     if half and quality < batch["quality"][0] - 1e-12:
         batch["label"] = batch["before"]
-        tell_ghosts(batch, step, piece)
+        send_to_ghosts(batch, step, piece)
         batch["undone"] = True
         return True
     batch["quality"] = quality
@@ -105,7 +105,7 @@ def answer(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece
     asked = of_kind(step.messages, Kind.ASK)
     wanted = asked["a"] - starts[batch.partition]
     step.send_to_subgraph(
-        asked["b"], kind=Kind.TOLD, a=asked["a"], b=bits_of(batch["tot_in"][wanted]), weight=batch["tot"][wanted]
+        asked["b"], kind=Kind.ANSWERED, a=asked["a"], b=bits_of(batch["tot_in"][wanted]), weight=batch["tot"][wanted]
     )
     keep_ghosts(batch, step, piece, ghost_labels(batch, step, piece)[0])
     keep_ranges(batch, step, starts)
@@ -117,13 +117,13 @@ def move(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) 
     """One half-round: move the active vertices, notify neighbors and label owners."""
     ghost, _ = ghost_labels(batch, step, piece)
     starts = kept_ranges(step)
-    told = of_kind(step.messages, Kind.TOLD)
+    received = of_kind(step.messages, Kind.ANSWERED)
     directed, two_m = program.by_direction(batch), float(batch["two_m"][0])
     tot = np.full(int(starts[-1]), np.nan)
     tot_in = np.full(tot.size if directed else 0, np.nan)
-    tot[told["a"]] = told["weight"]
+    tot[received["a"]] = received["weight"]
     if directed:
-        tot_in[told["a"]] = floats_of(told["b"])
+        tot_in[received["a"]] = floats_of(received["b"])
     degrees, totals = piece.degrees(directed=directed), kernels.Degrees(tot, tot_in)
     scale = program.resolution / (two_m / 2.0 if directed else two_m)
     label = np.concatenate((batch["label"], ghost))
@@ -143,7 +143,7 @@ def move(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) 
     labels, change = kernels.label_changes(*moved, degrees.out, tot.size)
     change_in = kernels.label_changes(*moved, degrees.into, tot.size)[1] if directed else np.zeros(labels.size)
     step.send_to_subgraph(owners(batch, starts, labels), kind=Kind.DELTA, a=labels, b=bits_of(change_in), weight=change)
-    tell_ghosts(batch, step, piece, changed)
+    send_to_ghosts(batch, step, piece, changed)
     keep_ghosts(batch, step, piece, ghost)
     keep_ranges(batch, step, starts)
     batch["half"] = half + 1
