@@ -34,6 +34,7 @@ def check(graph: Graph) -> None:
 
 @settings(max_examples=200)
 @given(EDGES, st.booleans())
+@pytest.mark.slow
 def test_values_equal_those_of_all_searches(case: tuple[int, list[tuple[int, int]]], directed: bool) -> None:
     """Fails when a bound is wrong, or a vertex is left out although its bounds differ."""
     check(build(*case, directed))
@@ -63,6 +64,7 @@ def test_few_searches_are_enough() -> None:
     assert gf.diameter(one_way).summary == {"diameter": n - 1, "searches": n + 1}
 
 
+@pytest.mark.slow
 def test_labels_stores_and_small_graphs() -> None:
     graph = gf.from_edges(["a", "b", "x"], ["b", "c", "y"], directed=True)
     assert gf.eccentricity(graph).to_dict() == {"a": 2, "b": 1, "c": 0, "x": 1, "y": 0}

@@ -172,6 +172,7 @@ def answered(name: str, graph: gf.Graph, source: Any, options: dict[str, Any]) -
 
 @pytest.mark.parametrize("kind", ["texts", pytest.param("integers", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.slow
 def test_tables_of_every_option(name: str, kind: str) -> None:
     """Each option by itself, and each with every one that adds a column."""
     labels, numbers = LABELS[kind], list(range(N))
@@ -230,6 +231,7 @@ def test_tables_of_functions(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LABELS)
 @pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.slow
 def test_tables_of_applications(name: str, kind: str, tmp_path: Path) -> None:
     edges = len(EDGES)
     schema = SeriesSchema(

@@ -20,6 +20,7 @@ def random_graph(n: int, m: int, directed: bool) -> Graph:
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(("n", "m"), [(300, 250), (800, 2400), (1500, 15_000)])
+@pytest.mark.slow
 def test_pairs_are_near_the_exact_ones(n: int, m: int, directed: bool) -> None:
     """Fails when a step is lost or against the arcs, or an estimate is off by more than four standard errors."""
     graph = random_graph(n, m, directed)

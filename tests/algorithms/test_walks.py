@@ -44,6 +44,7 @@ def frequencies(walks: np.ndarray, steps: int) -> Counter[tuple[int, ...]]:
     [(1.0, 1.0, False), (1.0, 1.0, True), (0.25, 4.0, True), (8.0, 0.1, False), (1e-3, 1e3, True)],
 )
 @pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.slow
 def test_transition_probabilities(p: float, q: float, weighted: bool, directed: bool) -> None:
     """Each step, given the two vertices before it, within five standard deviations of its probability."""
     edges = [(u, v, 1 + (3 * u + v) % 4) for u, v in nx.gnp_random_graph(7, 0.5, seed=3, directed=directed).edges]

@@ -125,6 +125,7 @@ def depends_on_weights(name: str) -> bool:
     return any(call(weighted(OTHER, way)) != call(weighted(PLAIN, way)) for way in (False, True))
 
 
+@pytest.mark.slow
 def test_the_walk_finds_what_is_known_to_calculate_with_weights() -> None:
     found = {name.removeprefix("run ").split()[0] for name in WAYS if depends_on_weights(name)}
     assert found >= {
@@ -151,6 +152,7 @@ def test_weights_out_of_range(name: str) -> None:
 
 @pytest.mark.parametrize("factor", [2.0**-460, 2.0**460])
 @pytest.mark.parametrize("name", WAYS)
+@pytest.mark.slow
 def test_a_power_of_two_changes_nothing_but_the_unit_of_lengths(name: str, factor: float) -> None:
     call, cut = WAYS[name]
     if not depends_on_weights(name) or "katz" in name:  # whose option alpha has the unit of one over a weight
@@ -221,6 +223,7 @@ def networkx_depends_on_weights(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.slow
 def test_networkx_is_left_what_is_out_of_range(name: str) -> None:
     for directed in (False, True):
         plain = in_networkx(name, PLAIN, directed, "goffish")

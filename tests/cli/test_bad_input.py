@@ -136,6 +136,7 @@ def public(samples: Path) -> Iterator[Place]:
         yield Place(Path(folder) / "here")
 
 
+@pytest.mark.slow
 def test_no_permission(public: Place) -> None:
     """As another user: this process may be root, who may do everything."""
     if os.getuid() == 0:

@@ -10,6 +10,7 @@ from goffish.cli.deprecated import RENAMED, with_current_names
 from tests.cli.conftest import Place
 
 
+@pytest.mark.slow
 def test_current_names_exist() -> None:
     """Breaks when a renamed option is renamed again without its entry, or a former name is still an option."""
     for command, names in RENAMED.items():

@@ -96,6 +96,7 @@ def test_everything_printed_is_in_json(environment: Callable[[set[str]], Doctor]
         assert cell in listed or cell in ("yes", "no") or re.fullmatch(r"no: (.*) missing", cell), cell
 
 
+@pytest.mark.slow
 def test_no_extra_is_installed(environment: Callable[[set[str]], Doctor]) -> None:
     """Breaks when a missing package is an error, or its extra is not named as other commands name it."""
     run = environment(OPTIONAL)
@@ -134,6 +135,7 @@ def test_one_package_of_an_extra_is_missing(environment: Callable[[set[str]], Do
     assert plot["versions"]["scipy"] == importlib.metadata.version("scipy")
 
 
+@pytest.mark.slow
 def test_a_package_of_every_installation_is_missing(environment: Callable[[set[str]], Doctor]) -> None:
     run = environment({"numba", "pymetis"})
     for words in (("doctor",), ("doctor", "--json")):
@@ -192,6 +194,7 @@ def test_a_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert doctor.report()["programs"][0]["problem"] == "no answer within 0.1 s"
 
 
+@pytest.mark.slow
 def test_an_mpi_launcher_on_the_path(environment: Callable[[set[str]], Doctor], tmp_path: Path) -> None:
     run = environment({"mpi4py"})
     launcher = tmp_path / "programs" / "mpirun"

@@ -249,6 +249,7 @@ def test_what_is_refused_of_a_state(files: Path, arguments: list[str], message: 
     assert ended.err.startswith(f"error: {message}"), ended.err
 
 
+@pytest.mark.slow
 def test_a_topic_is_followed(files: Path) -> None:
     """Breaks when events that another process adds are not printed, or are printed before they are durable."""
     import goffish as gf

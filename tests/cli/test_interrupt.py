@@ -161,6 +161,7 @@ def test_while_running_supersteps(big: Place) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["json", pytest.param("csv", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_while_writing_a_result(big: Place, suffix: str) -> None:
     (big / f"kept.{suffix}").write_text("as it was\n")
     process = start("run", "components", "big.arrow", "-o", f"kept.{suffix}", cwd=big.path)

@@ -249,6 +249,7 @@ def test_long_labels_are_not_broken_in_a_pipe(place: Place) -> None:
     assert "[bold]b[/bold]" in out, "a label was taken for markup"
 
 
+@pytest.mark.slow
 def test_labels_that_the_terminal_cannot_show(place: Place) -> None:
     (place / "names.txt").write_text("zürich 東京\n", encoding="utf-8")
     ended = place("run", "components", "names.txt", PYTHONIOENCODING="ascii", PYTHONUTF8="0")

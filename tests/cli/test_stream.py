@@ -126,6 +126,7 @@ def test_a_poison_record_is_a_failed_job(orders: Place) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.slow
 def test_a_signal_saves_a_checkpoint(orders: Place, number: int, code: int) -> None:
     """Breaks when Ctrl-C loses what was read, or the next run does not continue there."""
     (orders / "flow.py").write_text(FLOW.replace('"orders.jsonl"', '"orders.jsonl", follow=True'))
@@ -380,6 +381,7 @@ def test_workers_that_are_refused(orders: Place, options: tuple[str, ...], messa
     assert message in ended.err
 
 
+@pytest.mark.slow
 def test_live_table(orders: Place) -> None:
     """In a terminal, the table follows the flow until that ends, or until Ctrl-C."""
     environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": str(orders.path), "TERM": "xterm", "COLUMNS": "150"}

@@ -120,6 +120,7 @@ def test_a_machine_takes_no_more_than_its_share(local: Callable[..., LocalProvid
     assert 0.05 < share < 0.3
 
 
+@pytest.mark.slow
 def test_nothing_survives_a_machine(local: Callable[..., LocalProvider]) -> None:
     """Breaks when commands go on after their machine was stopped, or killed, or its agent was."""
     for end in ("stop", "fail", "agent"):

@@ -72,6 +72,7 @@ def random_rows(rng: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(one, marks=pytest.mark.slow) for one in (2, 3))])
+@pytest.mark.slow
 def test_random_histories(tmp_path: Path, seed: int) -> None:
     """After every step, queries return what a list of the rows has."""
     rng, rows, path = random.Random(seed), Rows(), str(tmp_path / "r")
@@ -308,6 +309,7 @@ def relations_by_brute_force(pairs: list[Any], start: list[Any], hops: int, dire
 
 @pytest.mark.parametrize("group_related", [False, True])
 @pytest.mark.parametrize("ids", [str, int])
+@pytest.mark.slow
 def test_pairs(tmp_path: Path, ids: Any, group_related: bool) -> None:
     """Two pools and two relations between them, before and after compaction."""
     rng = random.Random(7)

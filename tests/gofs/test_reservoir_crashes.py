@@ -182,6 +182,7 @@ def steps(res: gf.Reservoir) -> list[Callable[[], Any]]:
 @pytest.mark.parametrize(
     ("step", "fail_at"), [(0, at) for at in range(1, 9)] + [(1, 1), (1, 3), (1, 22), (2, 1), (2, 4)]
 )
+@pytest.mark.slow
 def test_disk_full_leaves_the_old_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, fail_at: int
 ) -> None:

@@ -119,6 +119,7 @@ def alone(*command: str, code: str = "from goffish.cli import main; main()") -> 
     return subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_without_mpirun_there_is_one_rank(store: Path, expected: Any, tmp_path: Path) -> None:
     done = alone(
         "run", "pagerank", str(store), "--supersteps", "30", "--engine", "mpi", "-o", str(tmp_path / "r.parquet")

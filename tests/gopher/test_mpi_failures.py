@@ -90,6 +90,7 @@ def patch(folder: Path, action: str, at: int, pause: float = 0.0) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_killed_rank_is_named_and_the_job_resumes(tmp_path: Path, store: Path, expected: Any) -> None:
     """By kill -9 in superstep 17, after the checkpoint of superstep 16; then on three ranks, with the same result."""
     job = ("run", "pagerank", str(store), "--supersteps", "30", "--checkpoint-dir", str(tmp_path / "c"))

@@ -307,6 +307,7 @@ def jobs(case: Case) -> list[Any]:
 
 
 @given(cases(largest=16), st.sampled_from(("components", "vertex")))
+@pytest.mark.slow
 def test_result_and_counts_do_not_depend_on_the_number_of_threads(case: Case, finder: str) -> None:
     layout = case.layout(finder)
     for job in jobs(case):

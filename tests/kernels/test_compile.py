@@ -98,6 +98,7 @@ print(outer(np.array([3.0, 5.0])), sum(outer.stats.cache_misses.values()))
 """
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     """Breaks when every process of a job compiles every kernel for itself, or they wait for each other for ever."""
     (tmp_path / "program.py").write_text(SLOW)

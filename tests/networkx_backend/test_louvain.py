@@ -61,6 +61,7 @@ def test_levels_are_nested_partitions(graph: nx.Graph, seed: int) -> None:
     ids=["karate", "miserables", "women", "planted", "caveman", "directed", "tree"],
 )
 @pytest.mark.parametrize("weight", ["weight", None])
+@pytest.mark.slow
 def test_as_good_as_networkx(graph: nx.Graph, weight: str | None) -> None:
     def mean(backend: str) -> float:
         parts = [COMMUNITY.louvain_communities(graph, weight, seed=s, backend=backend) for s in range(12)]

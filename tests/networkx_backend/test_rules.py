@@ -208,6 +208,7 @@ def run_python(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_chosen_by_the_environment() -> None:
     code = (
         "import logging, sys; logging.basicConfig(stream=sys.stdout, level=logging.DEBUG, format='%(message)s')\n"

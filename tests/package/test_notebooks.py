@@ -47,6 +47,7 @@ def test_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [kinds(outputs) for outputs in executed(notebook, tmp_path, monkeypatch)] == before
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_displayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, result, figure = executed(
         cells(

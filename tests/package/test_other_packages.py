@@ -33,6 +33,7 @@ def call(environment: dict[str, str], *command: str) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_template(tmp_path: Path) -> None:
     points = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]["entry-points"]
     environment = installed(tmp_path, TEMPLATE / "src", points)
@@ -58,6 +59,7 @@ def test_the_template(tmp_path: Path) -> None:
     ("sums", "math:fsum", "math:fsum is not a subclass of goffish.algorithms.Algorithm"),
     ("gone", "no_such_module:Model", "ModuleNotFoundError: No module named 'no_such_module'"),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_entries_that_cannot_be_used(tmp_path: Path, name: str, value: str, message: str) -> None:
     environment = installed(tmp_path, TEMPLATE / "src", {"goffish.algorithms": {name: value}})
     done = call(environment, "-c", "import goffish as gf; print(gf.run('bfs', gf.from_edges([1], [2]), source=1))")

@@ -40,6 +40,7 @@ def test_random_graphs(graph, parts, method):
 
 
 @pytest.mark.parametrize("method", ["metis", "range"])
+@pytest.mark.slow
 def test_no_part_is_empty_while_there_are_vertices_enough(method):
     for graph in (edgeless(7), PATH, TWO_PIECES, grid(8, 8)):
         for parts in range(1, graph.num_vertices + 1, 7):

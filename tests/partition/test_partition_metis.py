@@ -138,6 +138,7 @@ def test_contiguous_needs_a_connected_graph():
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), parts=st.integers(2, 25))
+@pytest.mark.slow
 def test_contiguous_parts_are_connected(seed, parts):
     tree = nx.random_labeled_tree(60, seed=seed)
     tree.add_edges_from(nx.gnm_random_graph(60, 20, seed=seed).edges)

@@ -49,6 +49,7 @@ def test_pictures_of_a_store(plot, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["supersteps", "gantt"])
 @pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.slow
 def test_pictures_of_a_run(plot, tmp_path: Path, command: str, wrapped: bool) -> None:
     counters = fake_run(4, 3).to_dict()
     Path("run.json").write_text(json.dumps({"algorithm": "x", "stats": counters} if wrapped else counters))

@@ -119,6 +119,7 @@ def test_only_strong_links_of_many_and_the_strongest_of_each_node() -> None:
     check_texts(figure)
 
 
+@pytest.mark.slow
 def test_many_equal_communities_say_what_is_not_drawn() -> None:
     graph = gf.from_networkx(nx.connected_caveman_graph(3000, 5))
     found = divide(graph, np.arange(15000) // 5)
@@ -130,6 +131,7 @@ def test_many_equal_communities_say_what_is_not_drawn() -> None:
 
 
 @pytest.mark.parametrize("case", ["one community", "no edges", "one vertex", "loops only", "zero weights"])
+@pytest.mark.slow
 def test_small_and_empty_cases(case: str) -> None:
     graph, ids = {
         "one community": (gf.from_networkx(nx.complete_graph(30)), [0] * 30),
@@ -189,6 +191,7 @@ def test_directed_graphs() -> None:
     assert figure.axes[-1].get_xlabel() == "degree (in + out), at least"
 
 
+@pytest.mark.slow
 def test_all_ways_to_give_a_division_draw_the_same(tmp_path: Path) -> None:
     G, ids = cliques()
     graph = gf.from_networkx(G)

@@ -22,6 +22,7 @@ MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 
 
 @pytest.mark.parametrize("suffix", [*MAGIC, ".PNG"])
+@pytest.mark.slow
 def test_files_have_the_format_of_their_suffix(tmp_path: Path, suffix: str) -> None:
     path = save(supersteps(fake_run(5, 2)), tmp_path / f"a{suffix}")
     assert path.read_bytes().startswith(MAGIC[suffix.lower()])

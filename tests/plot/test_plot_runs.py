@@ -118,6 +118,7 @@ def engine_run(supersteps: int) -> RunStats:
 
 
 @pytest.mark.parametrize("supersteps", [4, 10, 11, 20, 40, 41, 76, 300])
+@pytest.mark.slow
 def test_gantt_is_made_of_bars_not_of_hairlines(supersteps: int) -> None:
     figure = gantt(engine_run(supersteps))
     axes = figure.axes[0]
@@ -159,6 +160,7 @@ def test_gantt_puts_a_resumed_run_on_one_clock() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4, 8), (30, 3), pytest.param((72, 40), marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_no_text_covers_another(shape: tuple[int, int]) -> None:
     assert overlapping_texts(gantt(fake_run(*shape))) == []
     assert overlapping_texts(supersteps(fake_run(*shape))) == []

@@ -120,6 +120,7 @@ def copy_input(expected: tuple[Path, dict[str, Any]], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_a_stopped_flow_resumes(expected: tuple[Path, dict[str, Any]], tmp_path: Path, seed: int) -> None:
     """Breaks when state, positions, watermarks, loops or files are lost or doubled between two runs."""
     copy_input(expected, tmp_path)
@@ -152,6 +153,7 @@ class Crash(BaseException):
     """The end of a process."""
 
 
+@pytest.mark.slow
 def test_a_crash_between_any_two_writes(
     expected: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,7 @@ _LINES = st.lists(
 
 
 @given(_LINES, st.integers(1, 12), st.integers(1, 40), st.booleans())
+@pytest.mark.slow
 def test_lines_in_any_portion(lines: list[str], limit: int, block: int, ended: bool) -> None:
     """Records, and where reading continues, do not depend on how the file is cut into portions."""
     text = "\n".join(["1,x"] * 1000 + lines) + "\n" * ended

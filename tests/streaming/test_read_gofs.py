@@ -65,6 +65,7 @@ def expected_edges(case: SeriesCase) -> list[dict[str, Any]]:
 
 
 @given(random_series(longest=4), st.sampled_from([1, 3, 1000]), st.sampled_from([1, 10]))
+@pytest.mark.slow
 def test_records_are_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, case: SeriesCase, limit: int, pack: int
 ) -> None:

@@ -456,6 +456,7 @@ def send_until(folder: Path, most: int, port: int, client: int) -> list[str]:
     ("seed", "most"),
     [(1, 4), (2, 4), pytest.param(3, 30, marks=pytest.mark.slow), pytest.param(4, 30, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_kill_9_between_answer_and_checkpoint(tmp_path: Path, seed: int, most: int) -> None:
     """Breaks when a record that was acknowledged is lost, or one is written twice."""
     port = free_port()

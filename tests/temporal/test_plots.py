@@ -226,6 +226,7 @@ def _told(figure: Any) -> list[str]:
     return [tick.get_text() for tick in figure.axes[-1].get_xticklabels() if tick.get_text()]
 
 
+@pytest.mark.slow
 def test_dates_stand_at_the_timesteps_that_they_begin() -> None:
     _, table = _values()
     days = _starts("2024-02-25", "D", 12)

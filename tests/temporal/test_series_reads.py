@@ -115,6 +115,7 @@ def test_table_of_reads(stores: dict[tuple[int, int], Path], pack: int, bins: in
 
 @pytest.mark.parametrize(("pack", "bins"), TABLE)
 @pytest.mark.parametrize("prefetch", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_default_cache_reads_every_slice_once(
     stores: dict[tuple[int, int], Path], pack: int, bins: int, prefetch: bool
 ) -> None:

@@ -32,6 +32,7 @@ def by_definition(graph: nx.Graph, sources: set[int], targets: set[int], *, endp
 
 @given(cases(largest=16), st.data())
 @settings(max_examples=20)
+@pytest.mark.slow
 def test_targets_and_endpoints_on_engines_as_by_definition(case: Case, data: st.DataObject) -> None:
     directed = data.draw(st.booleans())
     graph = make_graph(case.family, case.n, case.seed, weighted=case.weighted, directed=directed)

@@ -50,6 +50,7 @@ def test_directed_graphs(case: Case, concurrent: int) -> None:
 
 @given(cases(largest=24), st.booleans())
 @settings(max_examples=20)
+@pytest.mark.slow
 def test_units_threads_and_concurrency_do_not_change_the_answer(case: Case, directed: bool) -> None:
     graph = make_graph(case.family, case.n, case.seed, weighted=case.weighted, directed=directed)
     first = run(cut(graph, case.parts, case.k, case.seed), threads=1, max_concurrent=7).table
@@ -129,6 +130,7 @@ def test_estimates_are_scaled_sums_over_the_pivots(case: Case, pivots: int, seed
 
 
 @given(cases(largest=30), st.booleans(), st.integers(0, 2**30 - 1), st.sampled_from(("none", "exact")))
+@pytest.mark.slow
 def test_sources_are_not_a_sample(case: Case, directed: bool, chosen: int, compression: Compression) -> None:
     """Paths from the sources to all vertices count once, on a store as in networkx and in memory; nothing is scaled."""
     case = replace(case, directed=directed)
@@ -161,6 +163,7 @@ def test_estimates_from_sources_are_compared_with_the_paths_from_them() -> None:
 
 @given(cases(families=("tails", "forest", "random", "preferential")))
 @settings(max_examples=15)
+@pytest.mark.slow
 def test_dropped_leaves_are_dropped(case: Case) -> None:
     """As published: the answer is that of the 2-core, everything else is 0."""
     graph = case.graph()
@@ -185,6 +188,7 @@ def test_removed_vertices_are_searched_from_once_for_all() -> None:
     assert figure(found, "searches") == core
 
 
+@pytest.mark.slow
 def test_figures_of_a_run() -> None:
     graph = make_graph("grid", 60, 0)
     layout = cut(graph, "metis", 3, 0)
@@ -263,6 +267,7 @@ def test_a_time_limit_gives_an_estimate_that_going_on_makes_whole(tmp_path: Path
     assert on.table.equals(whole.table)
 
 
+@pytest.mark.slow
 def test_an_estimate_after_a_time_limit_counts_the_pivots_of_trees() -> None:
     # Sources come in the order in which trees are first drawn: over many orders their mean is near the exact values.
     graph = nx.disjoint_union(nx.star_graph(12), nx.cycle_graph(20))
@@ -274,6 +279,7 @@ def test_an_estimate_after_a_time_limit_counts_the_pivots_of_trees() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"compression": "drop"}, {"pivots": 9}])
+@pytest.mark.slow
 def test_those_who_wait_are_told_what_share_is_done(options: dict[str, Any]) -> None:
     shares: list[float | None] = []
     layout = cut(make_graph("tails", 60, 3), "random", 3, 0)

@@ -79,12 +79,14 @@ def assert_unbiased(graph: gf.Graph, truth: np.ndarray[Any, Any], samples: int) 
 
 
 @pytest.mark.parametrize("name", ["grid", "scale-free", "tree", "random, in pieces", "directed"])
+@pytest.mark.slow
 def test_every_shortest_path_is_equally_likely(name: str) -> None:
     assert_unbiased(graph_of(GRAPHS[name]), exact(GRAPHS[name]), 200_000)
 
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("family", ["grid", "random", "lollipop", "cycle-and-star", "subdivided"])
+@pytest.mark.slow
 def test_every_lightest_path_is_equally_likely(family: str, directed: bool) -> None:
     """Weights from 1 to 3, so that many pairs have several paths."""
     G = graphs.make(family, 60, 5, directed=directed)

@@ -405,6 +405,7 @@ def test_section_5_3_expectations(family: str) -> None:
 
 
 @pytest.mark.parametrize(("degree", "share", "tolerance"), [(4, 0.039, 0.004), (8, 0.0007, 0.0005)])
+@pytest.mark.slow
 def test_check_16_edges_removed_from_random_graphs(degree: int, share: float, tolerance: float) -> None:
     """Closed form: a tree branch at the end of an edge dies out with probability x = exp(-degree · (1 - x))."""
     n = 30_000

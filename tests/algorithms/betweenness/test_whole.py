@@ -169,6 +169,7 @@ def sum_of_distances(layers: int) -> float:
     return between + 2 * layers
 
 
+@pytest.mark.slow
 def test_weighted_paths_beyond_the_range_of_floats():
     # Diamonds one after another: 2^k shortest paths to the k-th joint; weights 1 and 2, and 2 and 1, on the two sides.
     k = 1100

@@ -75,6 +75,7 @@ def large(kind: str, directed: bool) -> nx.Graph:
 
 @pytest.mark.parametrize("kind", ["deep", "pieces", "hubs"])
 @pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.slow
 def test_many_batches(kind: str, directed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     G = large(kind, directed)
     ends = np.array(G.edges)

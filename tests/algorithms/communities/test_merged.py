@@ -204,6 +204,7 @@ def test_the_refined_run_takes_five_supersteps_and_tells_every_pair_once(monkeyp
 
 @pytest.mark.parametrize("method", ["metis", "hash"])
 @pytest.mark.parametrize("connected", [False, True])
+@pytest.mark.slow
 def test_rounds_make_a_graph_smaller_that_is_too_big_for_the_master(
     method: str, connected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

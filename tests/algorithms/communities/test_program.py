@@ -117,6 +117,7 @@ def test_one_partition_equals_the_sequential_method_bit_for_bit(
 
 @given(st.integers(1, 30), st.integers(0, 90), st.integers(1, 5), SEEDS, st.sampled_from(VARIANTS))
 @settings(max_examples=30)
+@pytest.mark.slow
 def test_units_and_threads_do_not_change_the_answer(
     n: int, edges: int, k: int, seed: int, options: dict[str, Any]
 ) -> None:
@@ -149,6 +150,7 @@ def test_the_published_variants_analyse_directed_graphs_as_the_sum_of_both_direc
 
 @pytest.mark.parametrize("kind", ["metis", "random"])
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 60])
+@pytest.mark.slow
 def test_merge_invariants(kind: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 4, for P in {1, 2, 3, 8, n}."""
     merged: list[tuple[np.ndarray, Level]] = []

@@ -351,6 +351,7 @@ def test_truth_is_compared() -> None:
     assert found.summary["compared"] == 400
 
 
+@pytest.mark.slow
 def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     graph = gf.from_edges(*_random_pairs(300_000, 3_000_000), labels=np.arange(300_000))

@@ -79,6 +79,7 @@ def test_tree(case: Case) -> None:
 
 
 @pytest.mark.parametrize("members", [1, 5, 30])
+@pytest.mark.slow
 def test_tree_of_a_real_graph(members: int) -> None:
     check_tree(gf.landscape(gf.read("data/power.metis.gz"), members=members))
 

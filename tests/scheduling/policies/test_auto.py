@@ -84,6 +84,7 @@ def test_no_switch_for_a_gain_that_the_rest_of_the_period_does_not_repay(monkeyp
 
 
 @pytest.mark.parametrize("policy", [Reactive(), Plasticc(Reactive())])
+@pytest.mark.slow
 def test_a_shadow_is_the_run_of_its_policy(policy: Policy) -> None:
     """Else regrets compare runs that never happen. Oracle: the simulator, on machines at rated speed."""
     rates = make_rates("spikes", FLOW, 60, 300.0, 3)
@@ -104,6 +105,7 @@ def test_a_shadow_is_the_run_of_its_policy(policy: Policy) -> None:
     assert shadow.values == pytest.approx(ours.intervals["value"].to_numpy()[:-1])
 
 
+@pytest.mark.slow
 def test_the_future_does_not_matter() -> None:
     """Else decisions use rates that are not observed yet: two runs that differ later are the same until then."""
     rates = make_rates("free-walk", FLOW, 48, 300.0, 1)

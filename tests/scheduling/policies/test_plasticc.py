@@ -321,6 +321,7 @@ def world(seed: int, error: float = 0.0, alternates: bool = True) -> tuple[World
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), horizon=st.sampled_from([1, 2, 4, 6]), fails=st.sampled_from([-1, 5, 12]))
+@pytest.mark.slow
 def test_a_whole_run_keeps_the_rules(seed: int, horizon: int, fails: int) -> None:
     """J6, J9, J10: else a core is used twice, an element stands still, or a machine is given up in mid-hour."""
     runs = []
@@ -341,6 +342,7 @@ def test_a_whole_run_keeps_the_rules(seed: int, horizon: int, fails: int) -> Non
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(["CAF", "WAAF", "WPA", "WPO", "WPP"]))
+@pytest.mark.slow
 def test_whole_runs_of_the_averaging_heuristics_keep_the_rules(seed: int, kind: Any) -> None:
     """J6 and J10 for the heuristics; J7: those that look back do not change with an error of the prediction."""
     runs = []

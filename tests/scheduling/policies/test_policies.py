@@ -35,6 +35,7 @@ def test_every_policy_plans(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["reactive-global", "reactive-strict", "ds2", "btu", "edrp"])
+@pytest.mark.slow
 def test_types_that_are_far_too_slow(name: str) -> None:
     """Breaks when a policy plans millions of machines, or tables for as many instances."""
     types = [

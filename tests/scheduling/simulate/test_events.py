@@ -157,6 +157,7 @@ def test_failed_machines_lose_or_return_their_messages(lose: bool) -> None:
 
 
 @pytest.mark.parametrize("policy", [TrueRateScaling(), UtilisationScaling()])
+@pytest.mark.slow
 def test_a_whole_day_of_machines_and_failures(policy: Any) -> None:
     """Breaks when messages vanish among starts, stops, moves and failures, or the engines drift apart."""
     flow = compile_flow(read_dataflow("linear-road"))

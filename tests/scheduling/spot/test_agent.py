@@ -34,6 +34,7 @@ def market_of(prices: SlotPrices) -> Market:
     return replace(made, spot_billing="per_second", on_demand_billing="per_second")
 
 
+@pytest.mark.slow
 def test_evidence_is_rare_if_prices_follow_the_chain() -> None:
     """At most one alarm in 10,000 slots on average, over 200,000 slots of the chain itself; by far fewer in fact."""
     rng = np.random.default_rng(4)

@@ -108,6 +108,7 @@ def test_never_available_is_on_demand() -> None:
         assert ran.costs == pytest.approx((4 + 2 / 60) * 1.0) and not ran.missed
 
 
+@pytest.mark.slow
 def test_zones_in_turn_replace_on_demand() -> None:
     """Each zone is available when the other is not: a job moves between them, and one zone alone needs on demand."""
     one = every(HOUR, [1, 1, 0, 0] * 12).trace(0.3)

@@ -32,6 +32,7 @@ from tests.scheduling.spot.spot_cases import path_prices, reference, tiny
 HISTORY = [Trace(np.array([0.0, 36_000.0]), np.array([0.013, 2.0]), 50_000.0) for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_each_policy_is_run_on_each_class_that_can_do_it() -> None:
     """Breaks when a class is left out or a policy is run on prices of another; one by one is the oracle."""
     market = reference()

@@ -39,6 +39,7 @@ def _path(chain: np.ndarray, slots: int, seed: int) -> Trace:
 
 
 @pytest.mark.parametrize(("estimator", "leave"), [("paper", 0.1), ("level", [0.05, 0.1, 0.4]), ("slot", 0.1)])
+@pytest.mark.slow
 def test_known_chains(estimator: Any, leave: Any) -> None:
     """§7.1, 10: within 3 standard errors on a long path; breaks when changes or times are counted wrongly."""
     chain = chain_of(np.array(leave) if isinstance(leave, list) else leave, GOES)

@@ -57,6 +57,7 @@ def _with(market: Market, **changes: Any) -> Market:
 
 @given(SEEDS)
 @settings(max_examples=30, deadline=None)
+@pytest.mark.slow
 def test_equals_direct_recursion(seed: int) -> None:
     """§7.1, 6: breaks with any error in the Bellman equations of what was added, alone or together."""
     assert_equals_recursion(rich_market(seed), 3, 6)

@@ -77,6 +77,7 @@ VARIANTS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "numbers"), VARIANTS)
+@pytest.mark.slow
 def test_variants(given: dict[str, Any], numbers: str) -> None:
     """§7.4 (f), (g), (i): breaks when bids, billing, hazards or longer operations are not what the prototype had."""
     table = build_table(reference(**given), 24, 72)

@@ -47,6 +47,7 @@ def _reference_table(slots: int = 72) -> Table:
 
 
 @pytest.mark.parametrize("slots", [18, 24, 36, 72])
+@pytest.mark.slow
 def test_table_against_simulation(slots: int) -> None:
     """§7.3, E1: the table's value is within the 99 % interval of 20 000 runs, and none is late."""
     table = _reference_table()
@@ -66,6 +67,7 @@ def test_hazards_are_simulated() -> None:
     assert abs(found.mean_cost - table.expected_cost(12, 30)) <= 2.576 * found.error
 
 
+@pytest.mark.slow
 def test_heuristics_against_the_prototype() -> None:
     """§7.4 (b), 8 h, medium: the exact costs .54648, .44637, .36641 are within 99 % of the replay."""
     market = reference()
@@ -77,6 +79,7 @@ def test_heuristics_against_the_prototype() -> None:
 
 @given(SEEDS)
 @settings(max_examples=20, deadline=None)
+@pytest.mark.slow
 def test_heuristics_never_beat_the_table(seed: int) -> None:
     """§7.1, 7: exact costs of all heuristics, all classes and bids; breaks when the table misses a better action."""
     market = random_market(seed)

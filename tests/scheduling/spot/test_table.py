@@ -115,6 +115,7 @@ def _values(market: Market) -> np.ndarray:
 
 @given(SEEDS)
 @settings(max_examples=25, deadline=None)
+@pytest.mark.slow
 def test_more_choices_never_cost_more(seed: int) -> None:
     """§7.1, 5: breaks when a bid, a local machine, notice, faster operations or lower prices make a job dearer."""
     market = random_market(seed, notice=False, local=None)

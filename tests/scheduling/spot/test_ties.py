@@ -55,6 +55,7 @@ class Once:
 
 @pytest.mark.parametrize("rich", [False, True])
 @pytest.mark.parametrize("seed", [1, 2, 3, 6, 8, 9, 10, 11])
+@pytest.mark.slow
 def test_costs_of_single_actions(seed: int, rich: bool) -> None:
     """Equal to the expectation over all price paths by `job.advance`, for all requests, and for running machines."""
     market = rich_market(seed) if rich else random_market(seed)

@@ -89,6 +89,7 @@ def test_bound_of_a_sequence_of_jobs(costs: np.ndarray, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
+@pytest.mark.slow
 def test_an_adversary_that_charges_the_leader(epsilon: float) -> None:
     """The cheapest candidate so far always costs 1, the others nothing: a leader alone would pay for every job."""
     count, jobs = 4, 3000
@@ -110,6 +111,7 @@ def test_an_adversary_that_charges_the_leader(epsilon: float) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 15)), min_size=2, max_size=30))
 @example([(True, 60), (False, 120), (True, 60)])
 @example([(True, 3), (False, 5)] * 30)
+@pytest.mark.slow
 def test_bound_on_prices_that_an_adversary_chose(spells: list[tuple[bool, int]]) -> None:
     """Back-to-back jobs of 4 slots of work within 8 on spells with and without machines; no deadline is missed."""
     free = np.concatenate([np.full(length, value) for value, length in spells] + [np.full(40, True)])

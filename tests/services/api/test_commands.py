@@ -92,6 +92,7 @@ GRAPH, FLOW = ("jobs", "submit", "components", "store"), ("jobs", "submit", "dat
         ((*FLOW[:3], "@/no/such/file"), "not found"),
     ],
 )
+@pytest.mark.slow
 def test_flags_of_another_kind_of_job(command: tuple[str, ...], told: str) -> None:
     """Breaks when a flag that changes nothing is taken in silence."""
     with pytest.raises(InputError, match=re.escape(told)):

@@ -79,6 +79,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         one.kill()
 
 
+@pytest.mark.slow
 def test_records_queries_and_events(serve: Callable[..., Served]) -> None:
     """Breaks when what a client sends, or receives, is not that of the live graph."""
     server = serve()
@@ -157,6 +158,7 @@ def refusal(call: Any) -> grpc.RpcError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_hostile_clients(serve: Callable[..., Served]) -> None:
     """Breaks when one client can make the server fail for others."""
     server = serve("--max-queries", "2", "--max-streams", "50", "--max-message", "65536", "--max-text", "20000")

@@ -241,6 +241,7 @@ def spellings(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.slow
 def test_no_option_of_an_algorithm_opens_a_file(
     name: str, pairs: bool, canaries: Canaries, inputs: Inputs, tmp_path: Path
 ) -> None:
@@ -449,6 +450,7 @@ ASKED: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize(
     "module", [jobs_pb2, planning_pb2, catalog_pb2, flows_pb2], ids=lambda one: str(one.__name__)[11:]
 )
+@pytest.mark.slow
 def test_no_text_of_a_message_opens_a_file(module: Any, canaries: Canaries, inputs: Inputs, tmp_path: Path) -> None:
     """Breaks when any text of any request, however deep, is opened as a file by the server."""
     engine = open_database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")

@@ -126,6 +126,7 @@ def test_safe_defaults(tmp_path: Path) -> None:
         ),
     ],
 )
+@pytest.mark.slow
 def test_memory_is_limited_by_the_operating_system(name: str, runner: str, client: Client) -> None:
     """Breaks when a small file makes a worker take more than the operator allows, or that is not the error."""
     job = client.submit_graph("components", name, runner=runner, workers=2 if runner == "mpi" else 1)

@@ -76,6 +76,7 @@ def one_element(cores: int = 1, **given: Any) -> planning_pb2.Setting:
 @pytest.mark.parametrize("policy", QUICK)
 @given(rate=st.floats(0.0, 200.0), name=st.sampled_from(["sc13-diamond", "linear-road"]))
 @settings(max_examples=15, deadline=None)
+@pytest.mark.slow
 def test_plans_in_the_event_loop_are_small(policy: str, name: str, rate: float) -> None:
     """Breaks when a plan of many machines holds up all other calls: each took 20 microseconds."""
     flow = compile_flow(read_dataflow(name))

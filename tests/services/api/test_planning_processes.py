@@ -167,6 +167,7 @@ def _counted(path: str, seconds: float) -> int:
     return len(Path(path).read_text())
 
 
+@pytest.mark.slow
 def test_equal_calls_are_shared(tmp_path: Path) -> None:
     """Breaks when equal calls are made twice, one that hangs up ends the others, or nobody's call goes on."""
     told = str(tmp_path / "calls")

@@ -215,6 +215,7 @@ def zones(tmp_path: Path) -> Path:
     return tmp_path / "markets"
 
 
+@pytest.mark.slow
 def test_zones_that_are_available_now(zones: Path) -> None:
     """Breaks when advice ignores what a request says of zones, or mentions bids where there are none."""
     markets = Markets(zones)
@@ -297,6 +298,7 @@ print(sorted(set(sys.modules) - before), functions > 0, compiled() - functions)
 """
 
 
+@pytest.mark.slow
 def test_the_first_advice(folder: Path) -> None:
     """Breaks when the first request loads libraries or compiles, which holds up all calls of the server for seconds."""
     name = Markets(folder).messages()[0].classes[0].name

@@ -196,6 +196,7 @@ def start_refused(*options: str) -> tuple[int, str]:
     return found.returncode, lines[0]
 
 
+@pytest.mark.slow
 def test_the_command_refuses_in_one_line(room: Room, tmp_path: Path) -> None:
     """Breaks when a server that others can reach starts without TLS, or its refusal is no line and no exit code."""
     code, line = start_refused("--home", str(tmp_path / "home"), "--listen", "0.0.0.0:0")
@@ -262,6 +263,7 @@ def test_clients_are_added(tmp_path: Path) -> None:
             read_clients(file)
 
 
+@pytest.mark.slow
 def test_clients_are_listed_rotated_and_removed(tmp_path: Path) -> None:
     """Breaks when a client cannot be locked out or get a new token by a command, or the file loses others."""
     file = tmp_path / "clients.yaml"

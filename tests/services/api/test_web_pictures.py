@@ -170,6 +170,7 @@ def test_events_may_tell_anything(events: list[Any], dataflow: bool, cloud: bool
         assert {bar["colour"] for bar in found["charts"][0]["bars"]} <= known
 
 
+@pytest.mark.slow
 def test_a_job_with_fifty_thousand_events(site: Site) -> None:
     """Breaks when the page of a long job stops at its oldest events, or reads and holds all of them."""
     job = site.run(site.job(graph={"runner": "cloud"}), State.PROVISIONING, State.RUNNING)

@@ -74,6 +74,7 @@ def check(service: Service, job: str, expected: Result) -> list[Event]:
     return events
 
 
+@pytest.mark.slow
 def test_a_dataflow_is_run_as_simulated(tmp_path: Path) -> None:
     """Breaks when a job differs from `goffish simulate`, an interval is told of twice or not at all, or too late."""
     with serving(tmp_path, runners()) as service:

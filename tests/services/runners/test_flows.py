@@ -207,6 +207,7 @@ late.sink(gf.stream.call(lambda row: None))
     assert failed.error == "operator late: set the event time before key_by(), or run with --workers 1"
 
 
+@pytest.mark.slow
 def test_a_flow_that_raises(place: Place) -> None:
     """Breaks when a record that cannot be processed is tried again for ever, or the message lacks it."""
     place.write(bad=700)

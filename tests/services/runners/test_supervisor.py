@@ -272,6 +272,7 @@ def test_another_server_of_the_database_asks_a_job_to_stop(tmp_path: Path) -> No
         engine.dispose()
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_a_checkpoint_is_written(tmp_path: Path) -> None:
     """Breaks when a job fails for good because the disk was full for a moment, or that is taken for a lost worker."""
     order = small_order(tmp_path)

@@ -153,6 +153,7 @@ def expected(graph: Graph, now: float, window: float) -> dict[str, dict[Any, flo
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("window", [None, 40])
+@pytest.mark.slow
 def test_answers_are_those_of_all_changes(package: None, tmp_path: Path, seed: int, window: int | None) -> None:
     """Breaks when a change is lost or seen twice, or a checkpoint lacks state; the oracle looks at the whole graph."""
     clause = "" if window is None else f" WINDOW {window}s"

@@ -113,6 +113,7 @@ def test_it_goes_on(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.filterwarnings("error::goffish.errors.GoffishWarning")
 @pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 200), marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_random_queries_go_on(tmp_path: Path, seeds: range) -> None:
     """Breaks when the state of a pattern is not complete in checkpoints."""
     for seed in seeds:
@@ -143,6 +144,7 @@ def test_random_queries_go_on(tmp_path: Path, seeds: range) -> None:
         live.close()
 
 
+@pytest.mark.slow
 def test_subscribers_receive_each_event_once(tmp_path: Path) -> None:
     """Breaks when a function that begins after its last offset misses events, or receives one twice."""
     given = commands(7)
@@ -247,6 +249,7 @@ def test_leftovers_are_removed(filled: tuple[Path, dict[str, Any]], tmp_path: Pa
 
 @pytest.mark.filterwarnings("ignore::goffish.errors.GoffishWarning")
 @pytest.mark.parametrize("count", [30, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_damage(filled: tuple[Path, dict[str, Any]], tmp_path: Path, count: int) -> None:
     """Breaks when a file that was cut or changed at random gives another graph, or an error of more than one line."""
     rng = random.Random(5)
@@ -296,6 +299,7 @@ def test_all_checkpoints_are_damaged(filled: tuple[Path, dict[str, Any]], tmp_pa
         opened(folder)
 
 
+@pytest.mark.slow
 def test_numbers_of_labels_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when ids of elements that are gone stay in memory, or events are about others that took their place."""
     monkeypatch.setattr("goffish.streaming.graphs.engine._LEAST", 8)
@@ -359,6 +363,7 @@ def changed_nodes(node: Any, rng: random.Random) -> Any:
 
 @pytest.mark.filterwarnings("ignore::goffish.errors.GoffishWarning")
 @pytest.mark.parametrize("count", [12, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_files_that_were_made_to_harm(filled: tuple[Path, dict[str, Any]], tmp_path: Path, count: int) -> None:
     """Breaks when a checkpoint with another content, but the right checksum, ends in another error than one line."""
     rng = random.Random(3)

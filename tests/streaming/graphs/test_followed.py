@@ -105,6 +105,7 @@ def check_ranks(seed: int, batch: int, size: int = 200) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
+@pytest.mark.slow
 def test_ranks(batch: int) -> None:
     for seed in range(len(RANKS)):
         check_ranks(seed, batch, 40 if batch == 1 else 150)
@@ -193,6 +194,7 @@ def check_communities(seed: int, batch: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 100])
+@pytest.mark.slow
 def test_communities(batch: int) -> None:
     for seed in range(2):
         check_communities(seed, batch, {1: 80, 7: 200, 100: 500}[batch])
@@ -363,6 +365,7 @@ def test_networkx_on_a_graph_that_changes() -> None:
         assert followed.statistics["full_passes"] == 1
 
 
+@pytest.mark.slow
 def test_paths_by_edges_of_weight_0() -> None:
     chance = random.Random(5)
     live = LiveGraph(lateness=0)

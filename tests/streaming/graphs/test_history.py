@@ -49,6 +49,7 @@ def topics(live: gf.stream.LiveGraph) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", [0, 1, 111])
 @pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.slow
 def test_a_query_that_began_in_the_past(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, *, ends: bool
 ) -> None:
@@ -107,6 +108,7 @@ def test_since(tmp_path: Path) -> None:
     assert plain.topics == []
 
 
+@pytest.mark.slow
 def test_what_is_not_kept(tmp_path: Path) -> None:
     """Breaks when a query goes back to where the log is gone, or the folder grows without end."""
     live = gf.stream.LiveGraph(lateness=0, state=tmp_path, retention=100, limits=gf.stream.Limits(instances=0))
@@ -226,6 +228,7 @@ DETECT Match(edge:{}) WHERE SUCCEEDS paths WITHIN 60s AS after
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_a_query_that_repeats_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Breaks when a live graph that is opened again has lost a span, or the end of one."""
     pytest.importorskip("croniter")

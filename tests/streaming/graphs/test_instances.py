@@ -64,6 +64,7 @@ def folded(events: list[dict[str, Any]], until: float) -> set[Any]:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_instances_are_compared(days: None, tmp_path: Path, seed: int) -> None:
     """Breaks when answers at an instance are not those of the whole log, or later events differ from those of it."""
     given = records(seed, 400)

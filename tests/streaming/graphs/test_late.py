@@ -90,6 +90,7 @@ def test_any_order_gives_the_same_graph(seed: int) -> None:
     assert counts["accepted"] == 130 == sum(counts[name] for name in ("applied", "duplicate"))
 
 
+@pytest.mark.slow
 def test_every_order_of_a_few_records() -> None:
     """Breaks when an order of the updates of an edge and its ends gives another graph."""
     texts = ["1 +e e a b w=1", "2 +ae e x=2", "3 -v b", "4 +e e a b", "5 +ae e w=5", "6 -ae e x"]

@@ -597,6 +597,7 @@ def gf_edges(graph: gf.Graph) -> tuple[pa.Array, pa.Array, pa.Array]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_hub_with_many_edges() -> None:
     """Blocks of edges grow and are used again; edges leave in the order of their ids."""
     encoder = Encoder()

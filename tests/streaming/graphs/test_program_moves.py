@@ -51,6 +51,7 @@ def moved(often: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("removals", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
 def test_results(removals: bool, moved: list[int]) -> None:
     for seed, workers, partitioner in ((0, 2, "ldg"), (1, 3, "fennel")):
         test_programs.check(seed, 45, workers, partitioner, 4, removals=removals)
@@ -58,6 +59,7 @@ def test_results(removals: bool, moved: list[int]) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.slow
 def test_ranks(seed: int, moved: list[int]) -> None:
     """The bits do not depend on moves: one worker has none."""
     test_program_ranks.check(

@@ -71,6 +71,7 @@ def check(seed: int, size: int, batch: int, plans: list[tuple[int, Any]], **opti
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(one, marks=pytest.mark.slow) for one in range(2, len(OPTIONS)))])
+@pytest.mark.slow
 def test_ranks(seed: int) -> None:
     check(seed, 45, 15, [(1, "ldg"), (2, "hash"), (4, "hash")], **OPTIONS[seed])
 

@@ -90,6 +90,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", range(len(PROGRAMS)))
+@pytest.mark.slow
 def test_results(name: int, small: None) -> None:
     assert check(5 + name, 60, 6, ("ldg", "hash")[name % 2], [PROGRAMS[name]]) > 10
 

@@ -276,6 +276,7 @@ def test_golden_placement() -> None:
 
 
 @pytest.mark.parametrize("workers", _WORKERS)
+@pytest.mark.slow
 def test_workers_and_order_do_not_matter(workers: int) -> None:
     first = golden(1, "ldg")
     for partitioner in ("hash", Fixed(workers)):
@@ -666,6 +667,7 @@ for at in itertools.count():
     (signal.SIGINT, "feed"), pytest.param(signal.SIGINT, "result", marks=pytest.mark.slow),
     pytest.param(signal.SIGTERM, "feed", marks=pytest.mark.slow), (signal.SIGKILL, "result"),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_nothing_stays_behind(number: int, what: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _SCRIPT, what], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -318,6 +318,7 @@ def test_a_pattern_of_cypher() -> None:
 
 
 @pytest.mark.parametrize("measure", ["degree", "pagerank"])
+@pytest.mark.slow
 def test_scores(measure: str) -> None:
     """Breaks when scores or their order differ from those of NetworkX after edges have come and gone."""
     live, rng, edges = gf.stream.LiveGraph(lateness=0), random.Random(1), dict[int, tuple[int, int]]()
@@ -576,6 +577,7 @@ def test_topics_that_end() -> None:
     assert live.submit("DETECT Match(edge:{})") == ["q4"]
 
 
+@pytest.mark.slow
 def test_many_queries() -> None:
     """Breaks when a query takes space for all elements and predicates, or the first answers of others come again."""
     live = gf.stream.LiveGraph(lateness=0)

@@ -90,6 +90,7 @@ def history(name: str) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("name", ["removed", "added", "both", "shorter", "farther", "vertices"])
 @pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.slow
 def test_kept_paths_are_equally_likely(name: str, directed: bool) -> None:
     """Pairs and paths as often as each other, by chi-square; every history has one full pass."""
     seen: Counter[tuple[Any, ...]] = Counter()

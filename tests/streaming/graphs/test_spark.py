@@ -200,6 +200,7 @@ def killed_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
     ("count", "times"), [(0, 10), pytest.param(0, 120, marks=pytest.mark.slow),
                          pytest.param(3, 40, marks=pytest.mark.slow)],
 )  # fmt: skip
+@pytest.mark.slow
 def test_killed_within_a_batch(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, times: int
 ) -> None:

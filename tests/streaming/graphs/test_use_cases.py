@@ -162,6 +162,7 @@ def test_areas_of_ten_thousand_customers_are_exactly_the_planted_ones(
     ],
     indirect=["example"],
 )
+@pytest.mark.slow
 def test_examples_find_what_was_planted(
     example: ModuleType, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

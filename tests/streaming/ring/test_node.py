@@ -211,6 +211,7 @@ def test_one_slow_thread(seeds: range, options: Options) -> None:
         assert ring.repeated == 0 or not options.vectors
 
 
+@pytest.mark.slow
 def test_too_little_slack_loses_messages() -> None:
     """The checks above can fail: without the bound on latency, stamps do not suffice."""
     lost = []

@@ -250,6 +250,7 @@ def test_all_processes_are_killed_after_a_takeover(tmp_path: Path) -> None:
         pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_interrupt_and_resume(tmp_path: Path, number: signal.Signals, code: int, stopped: str) -> None:
     expected = make_events(tmp_path / "in", 3000)
     text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=800")

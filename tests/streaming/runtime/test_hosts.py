@@ -121,6 +121,7 @@ def test_clocks(start: Start, tmp_path: Path) -> None:
     assert all(-1 < one["checkpoint_age"] < 600 for one in metrics["workers"])  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_agents_that_are_refused(start: Start, tmp_path: Path) -> None:
     """Breaks when an agent with another token or flow is taken in, or the error does not say why."""
     make_events(tmp_path / "in", 10)
@@ -224,6 +225,7 @@ def test_an_agent_that_is_asked_to_end_twice(start: Start, tmp_path: Path) -> No
     assert sums_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
 def test_a_flow_that_waits(start: Start, tmp_path: Path) -> None:
     """Breaks when other processes do not see a flow that waits for agents, or cannot stop it."""
     make_events(tmp_path / "in", 10)

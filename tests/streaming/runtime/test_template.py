@@ -82,6 +82,7 @@ def test_a_large_environment(start: Start, capfd: pytest.CaptureFixture[str], mo
     assert capfd.readouterr().out == "100000\n"
 
 
+@pytest.mark.slow
 def test_copies_draw_different_numbers(start: Start, tmp_path: Path) -> None:
     text = f"""
         import random, sys, numpy as np

@@ -220,6 +220,7 @@ def test_sources_that_one_machine_reads(events: Any, tmp_path: Path) -> None:
 
 @EVENTS
 @pytest.mark.parametrize("seeds", [few, many])
+@pytest.mark.slow
 def test_windows(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
     """Each window is written once, with the records of all workers."""
     source, rows = events
@@ -252,6 +253,7 @@ def test_two_stages(events: Any, tmp_path: Path, seeds: range, event: str) -> No
 @pytest.mark.parametrize(
     "seeds", [range(3), pytest.param(range(3, 60), marks=(pytest.mark.slow, pytest.mark.timeout(1800)))]
 )
+@pytest.mark.slow
 def test_positions_move_when_the_sources_have_ended(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
     """Breaks when workers finish before windows that end while their positions move, or write them twice."""
     source, rows = events
@@ -287,6 +289,7 @@ def both(flow: gf.stream.Flow, source: Path, target: Path) -> None:
 
 @EVENTS
 @pytest.mark.parametrize("seeds", [few, many])
+@pytest.mark.slow
 def test_sinks_without_a_key(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
     """Records that are read again, as others may lack them, do not reach such a sink twice."""
     source, rows = events
@@ -329,6 +332,7 @@ def test_sizes_of_batches_differ_when_records_are_read_again(
             assert found == expected
 
 
+@pytest.mark.slow
 def test_sources_that_are_idle(events: Any, tmp_path: Path) -> None:
     """Breaks when windows end, and later records are late, because no partition has records now."""
     flow = gf.stream.Flow("test")
@@ -367,6 +371,7 @@ def looped(flow: gf.stream.Flow, source: Path, target: Path) -> None:
 
 @EVENTS
 @pytest.mark.parametrize("seeds", [few, many])
+@pytest.mark.slow
 def test_loops(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
     """Breaks when a record in a loop is lost or counts twice, or windows end before it has left the loop."""
     source, rows = events
@@ -385,6 +390,7 @@ def test_loops(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_positions_stay_in_order_while_records_are_repeated(events: Any, tmp_path: Path, seed: int) -> None:
     """Otherwise the next worker that repeats them would send some to sinks without a key a second time."""
     flow = gf.stream.Flow("test")
@@ -477,6 +483,7 @@ def test_taking_over_a_source_keeps_its_rate() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.slow
 def test_checkpoints_hold_partitions_that_are_handed_over(
     events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:

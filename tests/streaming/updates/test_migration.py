@@ -145,6 +145,7 @@ def check(folder: Path, expected: Counter[int], strict: bool) -> Counter[str]:
     [Strategy.MVC, Strategy.PVC, *(pytest.param(one, marks=pytest.mark.slow) for one in (Strategy.NCH, Strategy.HTI))],
 )
 @pytest.mark.parametrize("seeds", [few, many])
+@pytest.mark.slow
 def test_each_key_once(events: Any, tmp_path: Path, seeds: range | None, strategy: Strategy, event: str) -> None:
     source, expected = events
     counts: Counter[str] = Counter()

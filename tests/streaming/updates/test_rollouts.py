@@ -177,6 +177,7 @@ def test_versions_send_different_numbers_of_records(
         assert found == 2 * sum(expected.values())
 
 
+@pytest.mark.slow
 def test_hti_mixes_and_loses_nothing(events: Any, tmp_path: Path) -> None:
     source, expected = events
     found = 0
@@ -189,6 +190,7 @@ def test_hti_mixes_and_loses_nothing(events: Any, tmp_path: Path) -> None:
     assert found
 
 
+@pytest.mark.slow
 def test_ncl_loses_and_does_not_mix(events: Any, tmp_path: Path) -> None:
     source, expected = events
     lost = 0
@@ -202,6 +204,7 @@ def test_ncl_loses_and_does_not_mix(events: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("partial", PartialWindow)
+@pytest.mark.slow
 def test_partial_windows(events: Any, tmp_path: Path, partial: PartialWindow) -> None:
     source, expected = events
     cluster = run(source, tmp_path, 1, Strategy.MVC, partial=partial)
@@ -226,6 +229,7 @@ class Each:
         emit(value)
 
 
+@pytest.mark.slow
 def test_in_flight_records_of_common_paths_move_with_pvc(events: Any, tmp_path: Path) -> None:
     """Records that were read before the update take the new version where it begins, and with MVC the old one."""
     source, expected = events
@@ -300,6 +304,7 @@ def test_operators_come_and_go(events: Any, tmp_path: Path) -> None:
         pytest.param(Strategy.MVC, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_another_key(events: Any, tmp_path: Path, strategy: Strategy) -> None:
     """Records in flight are on the workers of the old key: the new version must not count them there."""
     source, expected = events

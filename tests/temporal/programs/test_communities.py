@@ -33,6 +33,7 @@ def planted(seed: int) -> pa.Table:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.slow
 def test_same_as_graph_by_graph(tmp_path: Path, seed: int, weighted: bool) -> None:
     events = planted(seed)
     attributes: dict[str, Any] = {"weight": ("weight", "sum")} if weighted else {"n": "count"}

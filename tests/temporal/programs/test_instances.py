@@ -63,6 +63,7 @@ def test_components_of_random_series(case: Any, share: int, all_vertices: bool) 
 
 
 @given(series(), st.sampled_from([6, 10]))
+@pytest.mark.slow
 def test_ranks_of_random_series(case: Any, share: int) -> None:
     graph, owner, parts, borders, _, seed = case
     vertex, edge = flags(graph.directed, seed, share)

@@ -173,6 +173,7 @@ def test_first_anchor_is_the_optimum() -> None:
         (110, "baseline", 0.375211, 0.07838, 9.0769, None), (115, "cost", 0.223292, None, 9.0471, 0.79406),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_anchors_of_the_restricted_problem(
     rate: float, name: str, objective: float, response: float | None, price: float, downtime: float | None
 ) -> None:
@@ -199,6 +200,7 @@ def running(rng: np.random.Generator) -> tuple[Problem, Any]:
             return problem, found
 
 
+@pytest.mark.slow
 def test_properties_of_optima() -> None:
     """§7.5; breaks when more room is worse, what is optimal is left, or a dearer downtime is longer."""
     rng = np.random.default_rng(5)
@@ -279,6 +281,7 @@ def local_near(problem: Problem) -> np.ndarray:
     return counts
 
 
+@pytest.mark.slow
 def test_overload_relaxed_bounds_and_limits() -> None:
     """§3.4 and §3.7; breaks when bounds are relaxed unasked, rooms with them, or a limit gives a worse plan."""
     problem = reference_problem(230, CONFIGURATIONS["balanced"], current=anchor())

@@ -25,6 +25,7 @@ from goffish.scheduling.policies.replication.model import Network, check, host_l
 from goffish.scheduling.policies.replication.optimiser import plan_replicas
 
 
+@pytest.mark.slow
 def test_against_all_plans() -> None:
     """Y7 and Y8 on 40 systems and three targets: near the optimum with blocks, stuck without them; all minimal."""
     for share, least_stuck in ((0.5, 1), (0.8, 5), (0.9, 5)):

@@ -107,6 +107,7 @@ def test_spare_cores_only() -> None:
         helped.check()
 
 
+@pytest.mark.slow
 def test_measured_availability() -> None:
     """Days in which each machine fails by itself: the share that runs to the end agrees with the prediction (Y13)."""
     failure, runs = 0.15, 300

@@ -235,6 +235,7 @@ def test_budgets() -> None:
         assert 0 < rise[0] < rise[1]
 
 
+@pytest.mark.slow
 def test_placements_under_full_replication() -> None:
     """Y9 and Y10: colouring lowers the spread over days, mirroring raises the mean."""
     made = with_budget(paper()[0], 100, 0.03)
