@@ -771,8 +771,8 @@ class Cluster:
 
     @property
     def pids(self) -> dict[int, int]:
-        """Process ids of the workers, by number."""
-        return {number: one.process.pid for number, one in self._processes.items()}
+        """Process ids of the workers that have started, by number."""
+        return {number: one.process.pid for number, one in self._processes.items() if one.process.pid}
 
     def metrics(self) -> Metrics:
         """Return the metrics of all workers together."""

@@ -173,6 +173,7 @@ def test_processes(events: Any, tmp_path: Path) -> None:
         while not done():
             assert time.monotonic() < end, cluster.metrics()
             cluster.poll()
+            assert 0 not in cluster.pids.values()  # of workers that have not started: a signal to 0 is for the caller
 
     try:
         assert len(cluster.pids) == 4

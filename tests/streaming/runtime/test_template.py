@@ -138,6 +138,19 @@ def test_a_template_that_is_killed_before_it_serves(start: Start, monkeypatch: p
     assert copy.wait(60) == -signal.SIGKILL
 
 
+def test_no_more_processes(
+    start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks when a template ends, or a copy is waited for, where the system refuses another process."""
+    refuses = "import os\ndef refuse(): raise BlockingIOError(11, 'Resource temporarily unavailable')\nos.fork = refuse"
+    (tmp_path / "sitecustomize.py").write_text(refuses)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    for _ in range(2):
+        assert start("pass").wait(60) == -signal.SIGKILL
+    error = "error: a worker cannot be started (Resource temporarily unavailable)\n"
+    assert capfd.readouterr().err == 2 * error
+
+
 def test_templates_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text("import time\ndef main():\n    time.sleep(1.5)\n")
     (tmp_path / "parent.py").write_text(
