@@ -700,6 +700,8 @@ class Node:
         self._lost.add(node)
         if not self.fenced and self.number in self.view:
             self._monitor(now)
+            if self._move is not None and self._has_lost(self._move.target, now):
+                self._cancel(now)
 
     def _watched(self, now: float) -> None:
         """Start to watch the node counter-clockwise, if it is another one than before."""
@@ -876,8 +878,10 @@ class Node:
         return move.ranges
 
     def _has_lost(self, target: int, now: float) -> bool:
-        """Whether a new node, which the ring does not watch yet, no longer answers."""
-        return target not in self.view and now - self._heard.get(target, now) > self.options.detect_s
+        """Whether a new node, which the ring does not watch yet, has failed or no longer answers."""
+        if target in self.view:
+            return False
+        return target in self._lost or now - self._heard.get(target, now) > self.options.detect_s
 
     def _cancel(self, now: float) -> None:
         while not self.fenced and (move := self._move) is not None:

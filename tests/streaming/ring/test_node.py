@@ -468,6 +468,24 @@ def test_failures_at_every_step_of_a_move(seeds: range, kind: str, victim: str) 
             step += 1
 
 
+@pytest.mark.parametrize("noted", [False, True])
+def test_move_is_cancelled_at_once_when_a_new_node_fails(noted: bool) -> None:
+    """Breaks when the positions of a move wait for its time limit after the owner has noted the failure."""
+    ring = Ring(4, 1, rate=150, options=replace(FAST, detect_s=100.0, move_s=100.0))
+    ring.run(1.2)
+    target = begin_move(ring, "scale out", 1)
+    ring.run(ring.now + 0.01)
+    assert ring.view.moves and target not in ring.view
+    ring.kill(target)
+    if noted:
+        ring.nodes[1].lose(target, ring.now)
+    ring.run(ring.now + 1.0)
+    assert bool(ring.view.moves) != noted
+    if noted:
+        settle(ring)
+        assert ring.repeated == 0
+
+
 def test_move_is_cancelled_when_the_target_stays_silent() -> None:
     """The owner goes on in the order in which messages came."""
     ring = Ring(4, 1, rate=150, options=FAST)
