@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from goffish.graph.io import read, write
     from goffish.partition.cut import partition_graph as partition
     from goffish.partition.figures import quality
+    from goffish.spark.frames import from_dataframe
     from goffish.temporal.api import run_series
     from goffish.temporal.event_paths import temporal_paths
     from goffish.temporal.motifs import temporal_triangles
@@ -159,27 +160,29 @@ _HOMES = {
     ),
     "goffish.graph.io": ("read", "write"),
     "goffish.partition.figures": ("quality",),
+    "goffish.spark.frames": ("from_dataframe",),
     "goffish.temporal.program": ("TimeSeriesProgram",),
 }  # fmt: skip
 _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
 __all__ = [
-    "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
-    "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
-    "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "aggregate_messages",
-    "agreement", "articulation_points", "betweenness", "bfs", "biconnected_components", "bipartite_projection",
-    "bipartition", "blockrank", "bridges", "closeness", "clustering", "codelength", "condensation", "conductance",
-    "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter", "difference", "distances",
-    "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow", "from_edges", "from_igraph",
-    "from_networkx", "from_pandas", "from_polars", "from_scipy", "greedy_coloring", "harmonic", "hits", "infomap",
-    "intersection", "join_edges", "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain",
-    "maximal_independent_set", "maximal_matching", "maximum_flow", "minimum_spanning_forest", "modularity",
-    "motif_counts", "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor",
-    "per_remote", "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series",
-    "sample", "shortest_path", "similarity", "spectral_embedding", "sssp", "strongly_connected_components",
-    "temporal_paths", "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars",
-    "to_scipy", "topological_order", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
+    "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph",
+    "InputError", "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError",
+    "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__",
+    "aggregate_messages", "agreement", "articulation_points", "betweenness", "bfs", "biconnected_components",
+    "bipartite_projection", "bipartition", "blockrank", "bridges", "closeness", "clustering", "codelength",
+    "condensation", "conductance", "connected_components", "contract", "coordinate_bounds", "core_numbers",
+    "diameter", "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp",
+    "from_arrow", "from_dataframe", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
+    "from_scipy", "greedy_coloring", "harmonic", "hits", "infomap", "intersection", "join_edges", "join_vertices",
+    "katz", "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set",
+    "maximal_matching", "maximum_flow", "minimum_spanning_forest", "modularity", "motif_counts",
+    "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
+    "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series", "sample",
+    "shortest_path", "similarity", "spectral_embedding", "sssp", "strongly_connected_components", "temporal_paths",
+    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+    "topological_order", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -33,9 +33,9 @@ API = {
     "graphs": (
         "Graphs and files", "Read, write and convert graphs.",
         ["read", "write", "Graph", "from_edges", "from_arrow", "from_igraph", "from_networkx", "from_pandas",
-         "from_polars", "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
-         "vertices_to_arrow", "union", "intersection", "difference", "contract", "relabel", "sample", "join_vertices",
-         "join_edges"],
+         "from_polars", "from_dataframe", "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas",
+         "to_polars", "to_scipy", "vertices_to_arrow", "union", "intersection", "difference", "contract", "relabel",
+         "sample", "join_vertices", "join_edges"],
     ),
     "algorithms": (
         "Algorithms", "Each takes a `Graph` and returns a `Result`.",

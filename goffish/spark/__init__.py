@@ -1,19 +1,21 @@
 """GoFFish on a Spark cluster: sessions, graphs as DataFrames and GraphFrames, motifs and time series.
 
 `session` creates a session with the settings that the engine needs; ``goffish.run(..., engine="spark", spark=session)``
-runs on it. `vertices_and_edges`, `to_graphframe` and `from_graphframe` convert graphs, and `motifs` finds patterns.
+runs on it. `from_dataframe` writes the graph of a DataFrame as a store; `vertices_and_edges`, `to_graphframe` and
+`from_graphframe` convert graphs, and `motifs` finds patterns.
 `map_instances`, `series_frames` and `iterate_instances` process time series.
 """
 
 from pathlib import Path
 
 from goffish.gopher.spark.session import session
-from goffish.spark.frames import from_graphframe, to_graphframe, vertices_and_edges
+from goffish.spark.frames import from_dataframe, from_graphframe, to_graphframe, vertices_and_edges
 from goffish.spark.motifs import motifs
 from goffish.spark.series import iterate_instances, map_instances, series_frames
 
 __all__ = [
     "entry",
+    "from_dataframe",
     "from_graphframe",
     "iterate_instances",
     "map_instances",

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from goffish.errors import InputError
 from goffish.extras import needed_for
-from goffish.gofs import PartitionedGraph, Slice
+from goffish.gofs import PartitionedGraph, Slice, open_store
 from goffish.gopher.spark.session import GRAPHFRAMES_ADVICE, has_graphframes, session
 from goffish.gopher.spark.tasks import open_slice
 from goffish.graph import Graph, from_edges
@@ -27,6 +28,84 @@ if TYPE_CHECKING:
 
 #: Rows of one Arrow batch on the way to Spark.
 _BATCH_ROWS = 1 << 16
+
+
+def from_dataframe(
+    edges: DataFrame,
+    output: str | Path,
+    *,
+    source: str = "src",
+    target: str = "dst",
+    weight: str | None = None,
+    **rules: Any,
+) -> PartitionedGraph:
+    """Write the graph of a DataFrame of edges as a store, without collecting its rows on the driver.
+
+    Parameters
+    ----------
+    edges : DataFrame
+        One row for each edge: of a table, a query, a stream's batch, or of anything that Spark reads.
+    output : path-like or str
+        Folder or URI of the store, which all executors can write. An existing store is replaced in one step.
+    source, target : str
+        Columns with the ends of an edge; ``user.id`` is a field of a nested column. Labels are integers if both
+        columns have a type of whole numbers, otherwise texts.
+    weight : str, optional
+        Column of the weights [default: no weights].
+    **rules
+        Other fields of an ingest specification, such as ``directed``, ``timestamp``, ``attributes``, ``clean``,
+        ``instances`` and ``partition``.
+
+    Returns
+    -------
+    PartitionedGraph
+        The store; `goffish.spark.ingest.ingest` returns the numbers of rows that were kept and rejected instead.
+
+    Raises
+    ------
+    InputError
+        If a field is invalid, a column is missing, or no row can be used.
+    JobError
+        If Spark fails.
+
+    Notes
+    -----
+    Rejected rows are in ``OUTPUT.quarantine``. The result does not depend on the order of the rows, nor on their
+    division into tasks.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import goffish as gf
+    >>> from goffish.spark import session
+    >>> rows = [(1, 2, 3.0), (2, 3, 1.0), (3, 1, 2.0)]
+    >>> calls = session().createDataFrame(rows, "caller long, called long, minutes double")
+    >>> folder = tempfile.mkdtemp()
+    >>> store = gf.from_dataframe(
+    ...     calls, f"{folder}/calls.store", source="caller", target="called", weight="minutes", partition={"parts": 2}
+    ... )
+    >>> store.num_vertices, store.num_partitions
+    (3, 2)
+    """
+    from goffish.spark.ingest import ingest
+
+    inputs = [{"table": "edges"}]
+    spec = {"inputs": inputs, "source": source, "target": target, "labels": _label_kind(edges, source, target), **rules}
+    if weight is not None:
+        spec["weight"] = weight
+    ingest(spec, output, edges.sparkSession, tables={"edges": edges})
+    return open_store(output)
+
+
+def _label_kind(edges: DataFrame, *names: str) -> str:
+    whole = ("byte", "short", "integer", "long")
+    kinds: list[Any] = []
+    for name in names:
+        kind: Any = edges.schema
+        for part in [name] if name in edges.columns else name.split("."):
+            kind = kind[part].dataType if part in getattr(kind, "names", ()) else None
+        kinds.append(kind)
+    return "integer" if all(kind is not None and kind.typeName() in whole for kind in kinds) else "text"
 
 
 def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = True) -> Graph:

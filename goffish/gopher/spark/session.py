@@ -36,6 +36,13 @@ GRAPHFRAMES_ADVICE = (
 )
 
 
+#: Without these, Delta refuses to read.
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
 def session(
     name: str = "goffish",
     *,
@@ -55,7 +62,8 @@ def session(
         As for ``spark-submit --master`` [default: the master given to spark-submit, otherwise all processors of this
         machine].
     packages : sequence of str, optional
-        Maven coordinates of JVM packages to load, as ``group:artifact:version`` [default: none].
+        Maven coordinates of JVM packages to load, as ``group:artifact:version`` [default: none]. With those of Delta,
+        the session also has the properties that Delta requires.
     graphframes : bool
         Also load the GraphFrames jars, in the version that GoFFish supports: from the comma-separated files in the
         environment variable ``GOFFISH_GRAPHFRAMES_JARS``, otherwise from Maven [default: False].
@@ -112,6 +120,7 @@ def session(
     settings |= {"spark.jars": ",".join(jars)} if jars else {}
     wanted = [*packages, *([GRAPHFRAMES] if graphframes and not jars else [])]
     settings |= {"spark.jars.packages": ",".join(wanted)} if wanted else {}
+    settings |= _DELTA if any(package.startswith("io.delta:delta-spark") for package in packages) else {}
     settings |= {} if memory is None else {"spark.driver.memory": memory}
     builder = SparkSession.builder.appName(name)
     for key, value in {**settings, **(config or {})}.items():

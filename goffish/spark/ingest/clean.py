@@ -48,26 +48,27 @@ def value_columns(spec: IngestSpec) -> list[str]:
 def _parsed(table: DataFrame, spec: IngestSpec, number: int) -> DataFrame:
     from pyspark.sql import functions as F
 
+    item = spec.inputs[number]
     rules: list[tuple[str, Any]] = [("malformed", F.col("malformed"))]
     columns: dict[str, Any] = {}
     for name in ("source", "target"):
-        raw = column_of(table, getattr(spec, name), name)
+        raw = column_of(table, item, getattr(spec, name), name)
         columns[name] = _label(raw, spec.labels)
         rules += _readable(name, raw, name)
     if spec.weight is not None:
-        raw = column_of(table, spec.weight.column, "weight.column")
+        raw = column_of(table, item, spec.weight.column, "weight.column")
         default = F.lit(spec.weight.default).cast("double")
         # Adding zero makes the negative zero an ordinary one.
         columns["weight"] = F.when(_missing(raw), default).otherwise(_real(raw) + F.lit(0.0))
         missing = [] if spec.weight.default is not None else [("weight_missing", _missing(raw))]
         rules += [*missing, ("weight_unreadable", ~_missing(raw) & F.col("weight").isNull())]
     if spec.timestamp is not None:
-        raw = column_of(table, spec.timestamp.column, "timestamp.column")
+        raw = column_of(table, item, spec.timestamp.column, "timestamp.column")
         columns["time"] = _micros(raw, spec.timestamp.format)
         rules += _readable("timestamp", raw, "time")
     for at, (name, attribute) in enumerate(spec.attributes.items()):
         place = name if attribute.column is None else attribute.column
-        raw = column_of(table, place, f"attributes.{name}")
+        raw = column_of(table, item, place, f"attributes.{name}")
         columns[f"a{at}"] = _attribute(raw, attribute.type)
         rules.append((f"attribute_unreadable.{name}", ~_missing(raw) & F.col(f"a{at}").isNull()))
     rules += _value_rules(spec)

@@ -14,13 +14,13 @@ from goffish.spark.ingest.blocks import exchange
 from goffish.spark.ingest.clean import value_columns
 from goffish.spark.ingest.labels import Vertices, numbered, tasks_for, with_numbers
 from goffish.spark.ingest.merge import Merge, ToRanges
+from goffish.spark.ingest.sources import FILE_BITS, TABLE_BITS
 from goffish.spark.ingest.spec import IngestSpec
 from goffish.spark.ingest.work import WorkFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BITS = 33  # of `monotonically_increasing_id`, for the row inside a task
 #: Rows that are looked at for each range of edges.
 _SAMPLED = 200
 #: Instances of one store; more are a sign of a period in the wrong unit.
@@ -70,7 +70,7 @@ def with_instance(rows: DataFrame, windows: Windows) -> DataFrame:
 
 
 def with_order(rows: DataFrame, splits: Iterable[tuple[int, str, int]]) -> DataFrame:
-    """Rows with one number, ``order``, that sorts them as they stand in the files, in place of the columns `ORDER`.
+    """Rows with one number, ``order``, that sorts them as the columns `ORDER` do, which it replaces.
 
     `splits` are the distinct values of ``input``, ``file`` and ``block``. One task of Spark has read all rows of a
     split, one after the other.
@@ -83,8 +83,9 @@ def with_order(rows: DataFrame, splits: Iterable[tuple[int, str, int]]) -> DataF
         "turn": pa.array(np.arange(len(number))),
     })  # fmt: skip
     found = rows.join(F.broadcast(rows.sparkSession.createDataFrame(turns)), ["input", "file", "block"])
-    row = F.col("at").bitwiseAND((1 << _BITS) - 1)
-    return found.withColumn("order", F.shiftleft("turn", _BITS).bitwiseOR(row)).drop("turn")
+    bits = TABLE_BITS if len(number) < 1 << (63 - TABLE_BITS) else FILE_BITS
+    row = F.col("at").bitwiseAND((1 << bits) - 1)
+    return found.withColumn("order", F.shiftleft("turn", bits).bitwiseOR(row)).drop("turn")
 
 
 def split_duplicates(rows: DataFrame, by: list[str]) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goffish.errors import GoffishError, InputError, StoreError
+from goffish.errors import GoffishError, GoffishWarning, InputError, StoreError
 from goffish.gofs import check_store_place
 from goffish.gofs.files import Folder, open_folder
 from goffish.gopher.spark.session import cancelling, is_local, named, session
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Changes when the same specification and inputs would give other steps.
-_FORMAT = 3
+_FORMAT = 4
 #: What a quarantine folder may hold: the files that Spark writes.
 _QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary")
 
@@ -101,8 +102,9 @@ def ingest(
     quarantine: str | Path | None = None,
     work: str | Path | None = None,
     progress: Announce | None = None,
+    tables: Mapping[str, DataFrame] | None = None,
 ) -> IngestReport:
-    """Clean raw files, number their vertices, partition the graph and write it as a store, on Spark.
+    """Clean raw files or tables, number their vertices, partition the graph and write it as a store, on Spark.
 
     Parameters
     ----------
@@ -118,6 +120,8 @@ def ingest(
         Folder for the steps; default: ``<output>.work``. A job that was killed goes on from there; removed in the end.
     progress
         Called with the name of each step when it begins.
+    tables : mapping of str to DataFrame, optional
+        Inputs by the names in ``table``, before those of the catalog.
 
     Returns
     -------
@@ -133,14 +137,15 @@ def ingest(
     Notes
     -----
     The same specification and inputs give the same store, byte by byte, however many tasks Spark makes of it: that of
-    ``goffish import`` and ``goffish partition`` for the rows that are kept.
+    ``goffish import`` and ``goffish partition`` for the rows that are kept. Rows of tables have no order: where it
+    matters, as for ``duplicates: first``, it is that of a hash of their contents.
     """
     check_places(output, quarantine, work)
     checked = read_spec(spec)
     outer = session() if spark is None else spark
     if not hasattr(outer, "_jsparkSession"):
         raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
-    job = _Job(checked, str(output), _inner(outer), progress)
+    job = _Job(checked, str(output), outer, tables or {}, progress)
     job.report.quarantine = str(quarantine or f"{str(output).rstrip('/')}.quarantine")
     with named(job.doing), cancelling(job.spark):
         job.run(str(work or f"{str(output).rstrip('/')}.work"))
@@ -171,6 +176,8 @@ def _inner(outer: SparkSession) -> SparkSession:
     for key, value in {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
+        # Labels in names of folders, such as 007, are texts.
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS,
         "spark.sql.shuffle.partitions": shuffles,
@@ -182,8 +189,12 @@ def _inner(outer: SparkSession) -> SparkSession:
 class _Job:
     """One run; the steps are methods in the order in which they happen."""
 
-    def __init__(self, spec: IngestSpec, output: str, spark: SparkSession, progress: Announce | None) -> None:
-        self.spec, self.output, self.spark = spec, output, spark
+    def __init__(
+        self, spec: IngestSpec, output: str, outer: SparkSession, given: Mapping[str, DataFrame],
+        progress: Announce | None,
+    ) -> None:  # fmt: skip
+        self.spec, self.output, self.spark = spec, output, _inner(outer)
+        self._outer, self._given = outer, given
         self.report = IngestReport(output, "")
         self.doing = ["ingest"]
         self._progress = progress or (lambda name: None)
@@ -203,7 +214,7 @@ class _Job:
         report = self.report
         with self._step("inputs"):
             self._check_quarantine()
-            tables = open_inputs(self.spark, self.spec)
+            tables = open_inputs(self.spark, self.spec, self._given, self._outer)
             key = self._key(tables)
         work = WorkFolder(self.spark, spark_path(place, self.spark), key, self._told)
         report.continued = work.continued
@@ -235,6 +246,9 @@ class _Job:
             report.vertices = vertices.size
         with self._step("edges"):
             windows = find_windows(rows, spec) if spec.instances is not None else None
+            if windows is not None and windows.size == 1:
+                text = "all rows are in one instance; check instances.period and the unit of timestamp.format"
+                warnings.warn(text, GoffishWarning, stacklevel=2)
             links = with_numbers(with_order(rows, splits), vertices, directed=spec.directed)
             if windows is not None:
                 links = with_instance(links, windows)
@@ -275,7 +289,7 @@ class _Job:
             self._progress(name)
 
     def _key(self, tables: list[DataFrame]) -> str:
-        depends = [_FORMAT, self.spec.model_dump(mode="json"), versions(self.spark, tables)]
+        depends = [_FORMAT, self.spec.model_dump(mode="json"), versions(self.spark, self.spec, tables)]
         return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
 
     def _count(self, stored: DataFrame) -> set[tuple[int, str, int]]:
@@ -293,7 +307,7 @@ class _Job:
         report.quarantined = sum(counts.values())
         report.rows = kept + report.quarantined
         if not report.rows:
-            raise InputError("inputs: the files contain no rows")
+            raise InputError("inputs: no rows")
         if not kept:
             told = ", ".join(f"{name} {count:,}" for name, count in report.rules.items())
             advice = ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import uuid
+from collections.abc import Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
 from goffish.gopher.spark.session import first_line
-from goffish.spark.ingest.spec import IngestSpec, InputFiles
+from goffish.spark.ingest.spec import IngestSpec, Input
 from goffish.spark.ingest.work import Files, spark_path
 
 if TYPE_CHECKING:
@@ -17,26 +21,64 @@ if TYPE_CHECKING:
 _CORRUPT = "_goffish_corrupt"
 #: Quotes inside quotes are doubled, as every spreadsheet writes them (RFC 4180); Spark's own default is a backslash.
 _CSV_DEFAULTS = {"quote": '"', "escape": '"'}
+#: Packages of formats that are not part of Spark.
+_PACKAGES = {
+    "avro": "org.apache.spark:spark-avro_2.13:{spark}",
+    "delta": "io.delta:delta-spark_{minor}_2.13:4.4.0",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:1.11.0",
+}
+_UNHASHED = re.compile(r"\b(?:map<|variant)")
+#: Bits of the place of a row: in what one task has read of a file, and of the hash of a row of a table.
+FILE_BITS, TABLE_BITS = 33, 53
 
 
-def open_inputs(spark: SparkSession, spec: IngestSpec) -> list[DataFrame]:
+def open_inputs(
+    spark: SparkSession, spec: IngestSpec, tables: Mapping[str, DataFrame], outer: SparkSession
+) -> list[DataFrame]:
     """One table for each input.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Session of the job.
+    spec : IngestSpec
+    tables : mapping of str to DataFrame
+        Tables that go before those of the catalog.
+    outer : SparkSession
+        Session with the current database and the temporary views of the user.
 
     Returns
     -------
     Tables with the columns ``raw`` (a struct of the input's columns), ``line`` (the text of the row where it is known,
     else null), ``malformed``, ``file``, ``block`` and ``at``. Sorting by the last three gives the order of the rows in
-    the files however Spark splits them.
+    the files however Spark splits them. Rows of tables have no order; theirs is that of a hash of their contents.
 
     Raises
     ------
     InputError
-        A path that does not exist, a format that is not installed.
+        A path or table that does not exist, a format that is not installed.
     """
-    return [_open(spark, item, f"inputs[{number}]", spec) for number, item in enumerate(spec.inputs)]
+    unused = sorted(tables.keys() - {item.table for item in spec.inputs})
+    if unused:
+        raise InputError(f"tables: {unused[0]!r} is not the table of an input")
+    found = []
+    for number, item in enumerate(spec.inputs):
+        field = f"inputs[{number}]"
+        if item.path is not None and not item.path:
+            raise InputError(f"{field}.path is empty; expected a path or a list of paths")
+        try:
+            raw = _read_files(spark, item, spec) if item.paths else _read_table(spark, item, tables, outer)
+        except InputError as error:
+            raise InputError(f"{field}: {error}") from None
+        except Exception as error:
+            raise _refused(spark, item, field, error) from None
+        if not raw.schema["raw"].dataType.fields:
+            raise InputError(f"{field}: no columns in {item.place}")
+        found.append(raw)
+    return found
 
 
-def column_of(table: DataFrame, name: str | int, field: str) -> Any:
+def column_of(table: DataFrame, item: Input, name: str | int, field: str) -> Any:
     """The expression of a column that the specification names.
 
     Raises
@@ -46,21 +88,36 @@ def column_of(table: DataFrame, name: str | int, field: str) -> Any:
     """
     from pyspark.sql import functions as F
 
-    names = [f.name for f in table.schema["raw"].dataType.fields if f.name != _CORRUPT]
+    schema = table.schema["raw"].dataType
+    names = [f.name for f in schema.fields if f.name != _CORRUPT]
+    if isinstance(name, str):
+        name = item.columns.get(name, name)
     if isinstance(name, int):
         if not 0 <= name < len(names):
-            raise InputError(f"{field} = {name}: the file has {len(names)} columns, numbered from 0")
+            raise InputError(f"{field} = {name}: the input has {len(names)} columns, numbered from 0")
         name = names[name]
-    if name not in names:
-        raise InputError(f"{field} = {name!r}: no such column; available: {', '.join(names)}")
-    return F.col("raw")[name]
+    path = [name] if name in names else str(name).split(".")
+    inside: Any = schema
+    for part in path:
+        if part not in getattr(inside, "names", ()):
+            raise InputError(f"{field} = {name!r}: no such column; available: {', '.join(names)}")
+        inside = inside[part].dataType
+    return reduce(lambda column, part: column[part], path, F.col("raw"))
 
 
-def versions(spark: SparkSession, tables: list[DataFrame]) -> list[tuple[str, int, int]]:
-    """Path, size and time of the last change of every input file: other values mean other rows."""
+def versions(spark: SparkSession, spec: IngestSpec, tables: list[DataFrame]) -> list[tuple[str, int, int]]:
+    """Path, size and time of the last change of every input file: other values mean other rows.
+
+    Tables have a version of their rows where the specification or `pinned` names one; others are taken for new ones.
+    """
     found: list[tuple[str, int, int]] = []
-    for table in tables:
-        found += [(file, *Files(spark, file).version(file)) for file in sorted(table.inputFiles())]
+    for item, table in zip(spec.inputs, tables, strict=True):
+        if item.paths:
+            found += [(file, *Files(spark, file).version(file)) for file in sorted(table.inputFiles())]
+        elif item.format == "delta":
+            found.append((item.place, _version_of_delta(spark, item), 0))
+        elif not any(_letters(name) == "versionasof" for name in item.options):
+            found.append((uuid.uuid4().hex, 0, 0))
     return found
 
 
@@ -75,57 +132,121 @@ def unreadable(error: Exception) -> InputError | None:
     return InputError(f"inputs: {file[1]} cannot be read ({reason[:200]})")
 
 
-def _open(spark: SparkSession, item: InputFiles, field: str, spec: IngestSpec) -> DataFrame:
-    paths = [spark_path(path, spark) for path in item.paths]
-    if not paths:
-        raise InputError(f"{field}.path is empty; expected a path or a list of paths")
+def _refused(spark: SparkSession, item: Input, field: str, error: Exception) -> InputError:
+    """The message about an input that Spark does not open."""
+    text = first_line(error)
+    for name, package in _PACKAGES.items():
+        if item.format == name and re.search(
+            r"(?i)failed to find.*data source|DATA_SOURCE_NOT_FOUND|ClassNotFound", text
+        ):
+            coordinates = package.format(spark=spark.version, minor=".".join(spark.version.split(".")[:2]))
+            return InputError(
+                f"{field}.format = '{name}': its Spark package is not loaded; add --packages {coordinates}, or "
+                f'session(packages=("{coordinates}",))'
+            )
+    if "UNABLE_TO_INFER_SCHEMA" in text:
+        return InputError(f"{field}: no {item.format} files in {', '.join(item.paths)}")
+    return unreadable(error) or InputError(f"{field}: {text}")
+
+
+def _read_table(spark: SparkSession, item: Input, tables: Mapping[str, DataFrame], outer: SparkSession) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if item.table is not None:
+        given = tables.get(item.table)
+        table = _adopted(outer.table(item.table) if given is None else given, spark)
+    elif item.query is not None:
+        table = _adopted(outer.sql(item.query), spark)
+    else:
+        options = {name: _option(value) for name, value in item.options.items()}
+        if item.format == "delta" and "timestampasof" not in map(_letters, options):
+            options["versionAsOf"] = _version_of_delta(spark, item)
+        reader = spark.read.format(item.format).options(**options)
+        table = reader.load() if not isinstance(item.path, str) else reader.load(_table_path(item.path, spark))
+    # Maps and variants have no hash; rows that differ in nothing else have no order.
+    hashed = [field.name for field in table.schema.fields if not _UNHASHED.search(field.dataType.simpleString())]
+    at = F.xxhash64(*(F.col(_quoted(name)) for name in hashed)) if hashed else F.lit(0).cast("bigint")
+    return table.select(
+        F.struct(*(F.col(_quoted(name)).alias(name) for name in table.columns)).alias("raw"),
+        F.lit(None).cast("string").alias("line"), F.lit(False).alias("malformed"), F.lit(item.place).alias("file"),
+        F.lit(0).cast("bigint").alias("block"), at.bitwiseAND((1 << TABLE_BITS) - 1).alias("at"),
+    )  # fmt: skip
+
+
+def _adopted(table: DataFrame, spark: SparkSession) -> DataFrame:
+    """A table of another session, whose temporary views only that session has, as one of the job's session."""
+    name = f"goffish_{uuid.uuid4().hex}"
+    table.createGlobalTempView(name)
     try:
-        table = _read(spark, item, paths, _fields(spec) if item.format == "json" else [])
-    except InputError:
-        raise
-    except Exception as error:
-        told = first_line(error)
-        if "Failed to find data source: avro" in told:
-            version = spark.version
-            raise InputError(
-                f"{field}.format = 'avro': the Spark package for Avro is not loaded; add "
-                f"--packages org.apache.spark:spark-avro_2.13:{version}, or "
-                f'session(packages=("org.apache.spark:spark-avro_2.13:{version}",))'
-            ) from None
-        if "UNABLE_TO_INFER_SCHEMA" in told:
-            raise InputError(f"{field}: no {item.format} files in {', '.join(item.paths)}") from None
-        raise (unreadable(error) or InputError(f"{field}: {told}")) from None
-    if not table.schema["raw"].dataType.fields:
-        raise InputError(f"{field}: no columns in {', '.join(item.paths)}")
-    return table
+        return spark.table(f"global_temp.{name}")
+    finally:
+        spark.catalog.dropGlobalTempView(name)
+
+
+def _table_path(path: str, spark: SparkSession) -> str:
+    """A folder as Spark takes it; names of tables, which Iceberg accepts, remain."""
+    return spark_path(path, spark) if "/" in path else path
+
+
+def _version_of_delta(spark: SparkSession, item: Input) -> int:
+    """The version of a Delta table that is read: the newest one, unless an option names another."""
+    for name, value in item.options.items():
+        if _letters(name) == "versionasof":
+            return int(value)
+    names = Files(spark, f"{spark_path(item.place, spark)}/_delta_log").list()
+    commits = [int(found[1]) for name in names if (found := re.fullmatch(r"(\d{20})\.json", name))]
+    if not commits:
+        raise InputError(f"{item.place}: not a Delta table")
+    return max(commits)
+
+
+def _option(value: Any) -> Any:
+    """The value of an option, or of the environment variable that it names."""
+    if not isinstance(value, str) or not value.startswith("env:"):
+        return value
+    found = os.environ.get(value.removeprefix("env:"))
+    if found is None:
+        raise InputError(f"options: {value}: no such environment variable")
+    return found
+
+
+def _letters(name: str) -> str:
+    return name.replace("-", "").lower()
 
 
 def _place() -> list[Any]:
     from pyspark.sql import functions as F
 
+    row = F.monotonically_increasing_id().bitwiseAND((1 << FILE_BITS) - 1)
     return [
         F.col("_metadata.file_path").alias("file"),
         F.col("_metadata.file_block_start").alias("block"),
-        F.monotonically_increasing_id().alias("at"),
+        row.alias("at"),
     ]
 
 
-def _read(spark: SparkSession, item: InputFiles, paths: list[str], fields: list[str]) -> DataFrame:
+def _read_files(spark: SparkSession, item: Input, spec: IngestSpec) -> DataFrame:
     from pyspark.sql import functions as F
 
-    reader = spark.read.options(**item.options)
+    paths = [spark_path(path, spark) for path in item.paths]
+    options = {name: _option(value) for name, value in item.options.items()}
+    reader = spark.read.options(**options)
     if item.format == "json":
         # Read line by line: numbers keep their digits, and the line is at hand when it has to be put aside.
         lines = reader.text(paths).select("value", *_place()).where(F.trim("value") != "")
-        options = {**{k: str(v) for k, v in item.options.items()}, "columnNameOfCorruptRecord": _CORRUPT}
-        raw = F.from_json("value", _texts(fields), options)
-        return lines.select(
-            raw.alias("raw"), F.col("value").alias("line"),
-            (raw.isNull() | raw[_CORRUPT].isNotNull()).alias("malformed"), "file", "block", "at",
+        options = {**{k: str(v) for k, v in options.items()}, "columnNameOfCorruptRecord": _CORRUPT}
+        names = _fields(spec, item)
+        found = F.from_json("value", f"{_texts(names)}{_nested(names)}", options)
+        parsed = lines.select(found.alias("found"), "value", "file", "block", "at")
+        columns = [_json_value(name).alias(name) for name in names]
+        corrupt = F.col("found").isNull() | F.col("found")[_CORRUPT].isNotNull()
+        return parsed.select(
+            F.struct(*columns).alias("raw"), F.col("value").alias("line"), corrupt.alias("malformed"),
+            "file", "block", "at",
         )  # fmt: skip
     if item.format == "csv":
-        given = {name.lower() for name in item.options}
-        options = {name: value for name, value in _CSV_DEFAULTS.items() if name not in given}
+        given = {name.lower() for name in options}
+        options |= {name: value for name, value in _CSV_DEFAULTS.items() if name not in given}
         names = reader.options(**options).csv(paths).columns
         table = (
             reader.options(**options, mode="PERMISSIVE", columnNameOfCorruptRecord=_CORRUPT, enforceSchema=False)
@@ -134,7 +255,9 @@ def _read(spark: SparkSession, item: InputFiles, paths: list[str], fields: list[
         )
         line = F.col(_CORRUPT)
     else:
-        table = reader.format(item.format).load(paths)
+        # Files of a table that grew have different columns.
+        merges = {"mergeSchema": True} if item.format in ("parquet", "orc") else {}
+        table = reader.options(**merges).format(item.format).load(paths)
         names, line = table.columns, F.lit(None).cast("string")
     return table.select(
         F.struct(*(F.col(_quoted(name)).alias(name) for name in names)).alias("raw"),
@@ -142,10 +265,11 @@ def _read(spark: SparkSession, item: InputFiles, paths: list[str], fields: list[
     )  # fmt: skip
 
 
-def _fields(spec: IngestSpec) -> list[str]:
+def _fields(spec: IngestSpec, item: Input) -> list[str]:
     """The fields of JSON objects that the specification uses."""
     columns = [spec.source, spec.target, *(c.column for c in (spec.weight, spec.timestamp) if c is not None)]
     columns += [name if a.column is None else a.column for name, a in spec.attributes.items()]
+    columns = [item.columns.get(name, name) if isinstance(name, str) else name for name in columns]
     for name in columns:
         if isinstance(name, int):
             raise InputError(f"column {name}: JSON fields are selected by name, not by number")
@@ -154,6 +278,31 @@ def _fields(spec: IngestSpec) -> list[str]:
 
 def _texts(names: list[str]) -> str:
     return ", ".join(f"{_quoted(name)} string" for name in (*names, _CORRUPT))
+
+
+def _nested(names: list[str]) -> str:
+    """The nested columns of names such as ``user.id``, beside columns of just that name, for a schema."""
+    tree: dict[str, Any] = {}
+    for name in names:
+        inside, parts = tree, name.split(".")
+        if len(parts) > 1 and parts[0] not in names:
+            for part in parts:
+                inside = inside.setdefault(part, {})
+
+    def written(inside: dict[str, Any]) -> str:
+        fields = (f"{_quoted(name)}: {written(more) if more else 'string'}" for name, more in inside.items())
+        return f"struct<{', '.join(fields)}>"
+
+    return "".join(f", {_quoted(name)} {written(inside)}" for name, inside in tree.items())
+
+
+def _json_value(name: str) -> Any:
+    from pyspark.sql import functions as F
+
+    found, (first, *rest) = F.col("found"), name.split(".")
+    return (
+        F.coalesce(found[name], reduce(lambda column, part: column[part], rest, found[first])) if rest else found[name]
+    )
 
 
 def _quoted(name: str) -> str:

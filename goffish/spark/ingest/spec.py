@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from goffish.definitions import Definition, duration_s, read_definition
 
-Format = Literal["csv", "json", "parquet", "orc", "avro"]
+Format = Literal["csv", "json", "parquet", "orc", "avro", "delta", "iceberg", "jdbc"]
 Duplicates = Literal["min", "sum", "first", "drop", "keep"]
 ColumnName = Annotated[str | int, Field(union_mode="left_to_right")]
 
@@ -51,22 +51,34 @@ Period = Annotated[int, BeforeValidator(_as_period, json_schema_input_type=str |
 Moment = Annotated[int, BeforeValidator(_as_moment, json_schema_input_type=str | int)]
 
 
-class InputFiles(Definition):
-    """Input files of one format.
+class Input(Definition):
+    """Rows of one kind: files, a table, or a query; one of `path`, `table` and `query`, and none with ``jdbc``.
 
     Attributes
     ----------
-    path : str or list of str
-        Paths or URIs that Spark's connectors read, with globs; .gz and .bz2 files are decompressed.
-    format : {"csv", "json", "parquet", "orc", "avro"}
-        ``json``: one object per line. ``avro`` requires the package ``spark-avro``.
+    path : str or list of str, optional
+        Paths or URIs that Spark's connectors read, with globs; .gz and .bz2 files are decompressed. One table for
+        ``delta`` and ``iceberg``.
+    table : str, optional
+        A table or view of the Spark catalog, such as ``trips`` or ``catalog.database.trips``.
+    query : str, optional
+        A SELECT statement of Spark SQL.
+    format : {"csv", "json", "parquet", "orc", "avro", "delta", "iceberg", "jdbc"}
+        Of `path`. ``json``: one object per line. ``avro``, ``delta`` and ``iceberg`` require packages, ``jdbc`` a
+        driver.
     options : mapping
-        Options of Spark's reader, such as ``header``, ``sep``, ``comment`` and ``encoding``.
+        Options of Spark's reader, such as ``header``, ``sep``, ``comment``, ``versionAsOf``, ``url`` and ``dbtable``.
+        ``env:NAME`` is the value of an environment variable.
+    columns : mapping
+        Columns of this input, by the names that the other fields use; default: those names.
     """
 
-    path: str | list[str]
+    path: str | list[str] | None = None
+    table: str | None = Field(default=None, min_length=1)
+    query: str | None = Field(default=None, min_length=1)
     format: Format = "csv"
     options: dict[str, bool | int | float | str] = {}
+    columns: dict[str, ColumnName] = {}
 
     @field_validator("options")
     @classmethod
@@ -76,9 +88,36 @@ class InputFiles(Definition):
                 raise ValueError(f"{name} is set by GoFFish so that no row is lost; omit it")
         return options
 
+    @model_validator(mode="after")
+    def _one_source(self) -> Input:
+        given = [name for name in ("path", "table", "query") if getattr(self, name) is not None]
+        if self.format == "jdbc":
+            if given:
+                raise ValueError(f"{given[0]} is not for format: jdbc; set options.url, and options.dbtable or query")
+        elif len(given) != 1:
+            raise ValueError("give one of path, table and query")
+        if self.table is not None or self.query is not None:
+            for name in ("format", "options"):
+                if name in self.model_fields_set:
+                    raise ValueError(f"{name} is for files; omit it with {given[0]}")
+        elif self.format in ("delta", "iceberg") and not isinstance(self.path, str):
+            raise ValueError(f"path is a list; format: {self.format} takes one table")
+        return self
+
     @property
     def paths(self) -> list[str]:
+        """Files; empty for tables and queries."""
+        if self.path is None or self.format in ("delta", "iceberg"):
+            return []
         return [self.path] if isinstance(self.path, str) else list(self.path)
+
+    @property
+    def place(self) -> str:
+        """Where the rows come from, for reports; the quarantine names it as their file."""
+        for text in (self.table, self.path, None if self.query is None else "query"):
+            if isinstance(text, str):
+                return text
+        return "jdbc" if self.format == "jdbc" else ", ".join(self.paths)
 
 
 class WeightColumn(Definition):
@@ -210,9 +249,9 @@ class IngestSpec(Definition):
 
     Attributes
     ----------
-    inputs : list of InputFiles
+    inputs : list of Input
     source, target : str or int
-        Columns with the ends of an edge: name, or position from 0.
+        Columns with the ends of an edge: name, or position from 0; ``user.id`` is a field of a nested column.
     labels : {"integer", "text"}
         Type of the vertex labels.
     directed : bool
@@ -228,7 +267,7 @@ class IngestSpec(Definition):
     partition : PartitionRules
     """
 
-    inputs: list[InputFiles] = Field(min_length=1)
+    inputs: list[Input] = Field(min_length=1)
     source: ColumnName
     target: ColumnName
     labels: Literal["integer", "text"] = "integer"

@@ -29,7 +29,9 @@ DAY = 86_400 * 10**6
 def _parsed(spark: Any, spec: dict[str, Any]) -> list[Any]:
     checked = read_spec(spec)
     inner = run_module._inner(spark)
-    return parsed_rows(open_inputs(inner, checked), checked).orderBy("input", "file", "block", "at").collect()
+    return (
+        parsed_rows(open_inputs(inner, checked, {}, spark), checked).orderBy("input", "file", "block", "at").collect()
+    )
 
 
 def test_typed_columns_and_kinds_of_time(spark: Any, tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for change, told in (
         ({"source": "from"}, "source = 'from': no such column; available: a, b"),
-        ({"target": 2}, "target = 2: the file has 2 columns, numbered from 0"),
+        ({"target": 2}, "target = 2: the input has 2 columns, numbered from 0"),
         ({"attributes": {"c": "real"}}, "attributes.c = 'c': no such column"),
         ({"inputs": [{"path": str(tmp_path / "none.csv")}]}, r"inputs\[0\]: .*none.csv"),
         ({"inputs": [{"path": str(tmp_path / "empty.csv")}]}, r"inputs\[0\]: no columns in .*empty.csv"),
