@@ -89,8 +89,6 @@ def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
         from goffish.gofs import open_store
 
         return open_store(path)
-    if Path(path).is_dir():
-        raise InputError(f"{path}: is a folder without manifest.json; give a graph file or a store")
     from goffish.graph.io import read
 
     options = {name: value for name, value in reading.items() if value is not None}

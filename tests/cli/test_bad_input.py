@@ -43,7 +43,7 @@ def test_bad_file(place: Place, name: str) -> None:
     ("args", "told"),
     [
         (("info", "nope.txt"), "nope.txt: no such file"),
-        (("info", "."), ".: is a folder without manifest.json; give a graph file or a store"),
+        (("info", "."), ".: is a folder without manifest.json and .parquet files; give a graph file, a store, or"),
         (("verify", "small.txt"), "small.txt: not a GoFFish store"),
         (("export", "small.txt", "-o", "x.csv"), "small.txt: is not a store"),
         (("info", "small.txt", "--columns", "source"), "give ROLE=COLUMN pairs, such as source=0,target=1"),

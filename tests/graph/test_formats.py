@@ -7,6 +7,7 @@ import gzip
 import os
 from pathlib import Path
 
+import fsspec
 import networkx as nx
 import numpy as np
 import pyarrow as pa
@@ -356,3 +357,39 @@ def test_many_arcs_are_written_in_pieces(tmp_path, monkeypatch):
     for name in ("a.metis", "a.mtx"):
         write(graph, tmp_path / name)
         assert_same(read(tmp_path / name), graph)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_folders_of_parquet(tmp_path, remote):
+    """As Spark and Hive write them: columns in names of folders, files with more columns, and files to leave out."""
+    place = "memory://lake/calls/" if remote else f"{tmp_path}/calls"
+    system, root = fsspec.core.url_to_fs(place)
+    tables = {
+        "zone=007/part-0.parquet": pa.table({"v": ["a", "b"], "weight": [1.0, 2.0]}),
+        "zone=7/part-0.parquet": pa.table({"weight": [3.0], "kind": ["new"], "v": ["c"]}),
+        "_temporary/part-1.parquet": pa.table({"v": ["x"], "weight": [9.0]}),
+    }
+    for name, table in tables.items():
+        system.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
+        with system.open(f"{root}/{name}", "wb") as file:
+            parquet.write_table(table, file)
+    system.touch(f"{root}/_SUCCESS")
+    seen = []
+    graph = read(place, columns={"source": "zone", "target": "v"}, progress=lambda *given: seen.append(given))
+    edges = sorted(
+        zip(*(graph.edges[name].to_pylist() for name in ("source", "target", "weight", "kind")), strict=True)
+    )
+    assert edges == [("007", "a", 1.0, None), ("007", "b", 2.0, None), ("7", "c", 3.0, "new")]
+    assert len(seen) == 2 and seen[-1][0] == seen[-1][1] > 0
+    with pytest.raises(InputError, match=r"calls.*: no column 'u' for source; the columns are v, weight, zone, kind"):
+        read(place, columns={"source": "u"})
+    with system.open(f"{root}/zone=7/part-1.parquet", "wb") as file:
+        file.write(b"PAR1 damaged PAR1")
+    with pytest.raises(InputError, match=r"zone=7/part-1\.parquet: cannot be read as a Parquet file") as caught:
+        read(place)
+    assert "\n" not in str(caught.value)
+    system.rm(root, recursive=True)
+    if not remote:
+        (tmp_path / "none").mkdir()
+        with pytest.raises(InputError, match=r"none: is a folder without manifest\.json and \.parquet files; give"):
+            read(tmp_path / "none")

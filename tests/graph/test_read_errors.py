@@ -123,7 +123,7 @@ def test_a_line_without_end(tmp_path, monkeypatch):
     ("path", "message"),
     [
         ("missing.txt", "no such file"),
-        (".", "is a directory"),
+        (".", "is a folder without manifest.json"),
         ("memory://missing.txt", "no such file"),
         ("nonsense://x", "not known"),
     ],

@@ -1,4 +1,4 @@
-"""Parquet and Arrow IPC (Feather) files: a table of edges, with the rest in the schema's metadata.
+"""Parquet and Arrow IPC (Feather) files, and folders of Parquet: a table of edges, with the rest in the metadata.
 
 The metadata key ``goffish`` states whether the graph is directed. If the edges alone do not determine all
 vertices (isolated ones, vertex attributes, an order that is not ascending), ``goffish.vertices`` holds the
@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+from pathlib import PurePosixPath
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +21,13 @@ from goffish.errors import FormatError, InputError
 from goffish.graph.graph import Graph
 from goffish.graph.io.layout import role_of
 from goffish.graph.io.options import ReadOptions
-from goffish.graph.io.streams import Source
+from goffish.graph.io.storage import open_filesystem
+from goffish.graph.io.streams import Progress, Source
 from goffish.graph.tables import from_arrow, to_arrow, vertices_to_arrow
 
 KEY, _VERTICES = b"goffish", b"goffish.vertices"
 _LARGEST_METADATA = 64 << 20
+_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def read_parquet(source: Source, options: ReadOptions) -> Graph:
@@ -33,7 +37,7 @@ def read_parquet(source: Source, options: ReadOptions) -> Graph:
     with source.raw() as raw:
         try:
             file = parquet.ParquetFile(raw)
-            wanted = _place(source, file.schema_arrow, options)
+            wanted = _place(source.name, file.schema_arrow, options)
             groups = []
             for index in range(file.num_row_groups):
                 groups.append(file.read_row_group(index, columns=list(wanted)))
@@ -44,7 +48,7 @@ def read_parquet(source: Source, options: ReadOptions) -> Graph:
             table = pa.concat_tables(groups) if groups else schema.empty_table().select(list(wanted))
         except (pa.ArrowException, OSError) as error:
             raise FormatError(source.name, None, f"not a readable Parquet file ({error})") from None
-    return _build(source, table, schema.metadata or {}, wanted, options)
+    return _build(source.name, table, schema.metadata or {}, wanted, options)
 
 
 def read_arrow(source: Source, options: ReadOptions) -> Graph:
@@ -54,17 +58,55 @@ def read_arrow(source: Source, options: ReadOptions) -> Graph:
         raw.seek(0)
         try:
             reader = pa.ipc.open_file(raw) if is_file else pa.ipc.open_stream(raw)
-            wanted = _place(source, reader.schema, options)
+            wanted = _place(source.name, reader.schema, options)
             schema = reader.schema
             table = reader.read_all().select(list(wanted))
         except (pa.ArrowException, OSError) as error:
             raise FormatError(source.name, None, f"not a readable Arrow file ({error})") from None
     if source.progress is not None:
         source.progress(source.estimated_bytes, source.total)
-    return _build(source, table, schema.metadata or {}, wanted, options)
+    return _build(source.name, table, schema.metadata or {}, wanted, options)
 
 
-def _place(source: Source, schema: pa.Schema, options: ReadOptions) -> dict[str, str]:
+def read_folder(name: str, options: ReadOptions, progress: Progress | None) -> Graph:
+    """Read all Parquet files below a folder, whose own names such as ``zone=7`` are columns of texts."""
+    from pyarrow import parquet
+
+    path = name
+    try:
+        system, root = open_filesystem(name)
+        found = sorted(path for path in system.find(root) if path.endswith(".parquet") and _is_visible(path, root))
+        if not found:
+            accepted = "give a graph file, a store, or a folder of Parquet files"
+            raise InputError(f"{name}: is a folder without manifest.json and .parquet files; {accepted}")
+        sizes, tables = [system.size(path) for path in found], []
+        for at, path in enumerate(found):
+            with system.open(path, "rb") as file:
+                table = parquet.ParquetFile(file).read()
+            for key, value in _keys(path, root):
+                table = table.append_column(key, pa.repeat(pa.scalar(value, pa.string()), table.num_rows))
+            tables.append(table)
+            if progress is not None:
+                progress(sum(sizes[: at + 1]), sum(sizes))
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: cannot be read as a Parquet file ({str(error).splitlines()[0]})") from None
+    wanted = _place(name, table.schema, options)
+    return _build(name, table.select(list(wanted)), {}, wanted, options)
+
+
+def _keys(path: str, root: str) -> list[tuple[str, str | None]]:
+    """Columns and values in the names of the folders of a file, as Hive writes them."""
+    pairs = (part.split("=", 1) for part in PurePosixPath(path).relative_to(root).parts[:-1] if "=" in part)
+    return [(unquote(key), None if value == _NULL else unquote(value)) for key, value in pairs]
+
+
+def _is_visible(path: str, root: str) -> bool:
+    """Whether no name below the folder is one that Spark and Hive leave out, such as ``_temporary``."""
+    return not any(part.startswith(("_", ".")) for part in PurePosixPath(path).relative_to(root).parts)
+
+
+def _place(file: str, schema: pa.Schema, options: ReadOptions) -> dict[str, str]:
     """Column name -> the name that it has in the graph."""
     names = schema.names
     place: dict[str, str] = {}
@@ -72,10 +114,10 @@ def _place(source: Source, schema: pa.Schema, options: ReadOptions) -> dict[str,
         if (isinstance(wanted, str) and wanted not in names) or (
             not isinstance(wanted, str) and not 0 <= wanted < len(names)
         ):
-            raise InputError(f"{source.name}: no column {wanted!r} for {role}; the columns are {', '.join(names)}")
+            raise InputError(f"{file}: no column {wanted!r} for {role}; the columns are {', '.join(names)}")
         place[wanted if isinstance(wanted, str) else names[wanted]] = role
     if len(place) < len(options.columns):
-        raise InputError(f"{source.name}: columns assigns two roles to one column")
+        raise InputError(f"{file}: columns assigns two roles to one column")
     for name in names:
         known = role_of(name)
         if known in ("source", "target", "weight") and known not in place.values() and name not in place:
@@ -84,18 +126,18 @@ def _place(source: Source, schema: pa.Schema, options: ReadOptions) -> dict[str,
         if role not in place.values():
             free = [name for name in names if name not in place]
             if not free:
-                raise FormatError(source.name, None, "expected at least two columns, source and target")
+                raise FormatError(file, None, "expected at least two columns, source and target")
             place[free[0]] = role
     if options.weighted is False:
         place = {name: role for name, role in place.items() if role != "weight"}
         names = [name for name in names if role_of(name) != "weight"]
     elif options.weighted and "weight" not in place.values():
-        raise FormatError(source.name, None, "weighted=True: no weight column found; select it with columns")
+        raise FormatError(file, None, "weighted=True: no weight column found; select it with columns")
     return {**place, **{name: name for name in names if name not in place}}
 
 
 def _build(
-    source: Source,
+    file: str,
     table: pa.Table,
     metadata: dict[bytes, bytes],
     wanted: dict[str, str],
@@ -107,7 +149,7 @@ def _build(
         coded = metadata.get(_VERTICES)
         vertices = None if coded is None else pa.ipc.open_stream(base64.b64decode(coded)).read_all()
     except (ValueError, pa.ArrowException) as error:
-        raise FormatError(source.name, None, f"the GoFFish metadata is damaged ({error})") from None
+        raise FormatError(file, None, f"the GoFFish metadata is damaged ({error})") from None
     directed = bool(ours.get("directed", False)) if options.directed is None else options.directed
     return from_arrow(
         table,

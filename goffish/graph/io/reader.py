@@ -17,7 +17,7 @@ from goffish.graph.io.matrix_market import read_matrix_market
 from goffish.graph.io.metis import read_metis
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.sniff import find_format
-from goffish.graph.io.streams import Progress, Source
+from goffish.graph.io.streams import Progress, Source, is_url
 from goffish.notebook import in_notebook, reading
 
 _Reader = Callable[[Source, ReadOptions], Graph]
@@ -47,7 +47,9 @@ def read(
     Parameters
     ----------
     path : str or path-like
-        Local file or pipe, or any fsspec URL. Compression with gzip, bzip2 or Zstandard is detected from the content.
+        Local file or pipe, or any fsspec URL. Compression with gzip, bzip2 or Zstandard is detected from the content. A
+        folder, or a URL that ends with a slash, means all Parquet files below it as one table; columns in the names of
+        folders, such as ``zone=7``, are texts.
     format : {"auto", "edges", "metis", "mtx", "dimacs", "parquet", "arrow", "csr", "graphml", "gml"}
         File format; "auto" uses the file suffix, then the first bytes [default: "auto"].
     directed : bool, optional
@@ -119,7 +121,12 @@ def read(
 
 
 def _read(path: str | os.PathLike[str], format: str, options: ReadOptions, progress: Progress | None) -> Graph:
-    source = Source(path_name(path), progress)
+    name = path_name(path)
+    if format in ("auto", "parquet") and (name.endswith("/") if is_url(name) else Path(name).expanduser().is_dir()):
+        from goffish.graph.io.columnar import read_folder
+
+        return read_folder(name, options, progress)
+    source = Source(name, progress)
     reader = _reader(find_format(source, format))
     try:
         return reader(source, options)
