@@ -27,11 +27,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSparkWork
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     pytest.importorskip("pyspark")
     from goffish.gopher.spark import session
 
-    settings = {"spark.driver.extraJavaOptions": JAVA_OPTIONS, "spark.sql.shuffle.partitions": 2}
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dderby.stream.error.file={folder}/derby.log",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a test run in the background of a shell
     made = session(master="local[2]", memory="1g", config=settings)
     # Tests of other parts of the package interrupt themselves while the session waits for its next test.

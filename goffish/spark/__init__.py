@@ -2,7 +2,7 @@
 
 `session` creates a session with the settings that the engine needs; ``goffish.run(..., engine="spark", spark=session)``
 runs on it. `from_dataframe` writes the graph of a DataFrame as a store; `vertices_and_edges`, `to_graphframe` and
-`from_graphframe` convert graphs, and `motifs` finds patterns.
+`from_graphframe` convert graphs, and `motifs` finds patterns. `to_dataframe` and `save_as_table` take results.
 `map_instances`, `series_frames` and `iterate_instances` process time series.
 """
 
@@ -12,6 +12,7 @@ from goffish.gopher.spark.session import session
 from goffish.spark.frames import from_dataframe, from_graphframe, to_graphframe, vertices_and_edges
 from goffish.spark.motifs import motifs
 from goffish.spark.series import iterate_instances, map_instances, series_frames
+from goffish.spark.tables import save_as_table, to_dataframe
 
 __all__ = [
     "entry",
@@ -20,8 +21,10 @@ __all__ = [
     "iterate_instances",
     "map_instances",
     "motifs",
+    "save_as_table",
     "series_frames",
     "session",
+    "to_dataframe",
     "to_graphframe",
     "vertices_and_edges",
 ]

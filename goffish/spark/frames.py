@@ -88,7 +88,11 @@ def from_dataframe(
     (3, 2)
     """
     from goffish.spark.ingest import ingest
+    from goffish.spark.ingest.run import check_places
 
+    check_places(output, None, None)
+    if not hasattr(edges, "sparkSession"):
+        raise InputError(f"edges: {type(edges).__name__} is not a DataFrame of Spark")
     inputs = [{"table": "edges"}]
     spec = {"inputs": inputs, "source": source, "target": target, "labels": _label_kind(edges, source, target), **rules}
     if weight is not None:
@@ -354,8 +358,9 @@ def schemas_of(table: pa.Table) -> tuple[Any, pa.Schema]:
     """Return the Spark types of the columns of a table, and the Arrow types that Spark requires for them."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+    signed = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
     try:
-        schema = from_arrow_schema(table.schema)
+        schema = from_arrow_schema(pa.schema([one.with_type(signed.get(one.type, one.type)) for one in table.schema]))
         return schema, to_arrow_schema(schema)
     except Exception as error:
         raise InputError(f"an attribute has a type that Spark does not support: {str(error).splitlines()[0]}") from None

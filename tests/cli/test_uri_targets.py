@@ -90,7 +90,7 @@ READS = """
     is_store:path verify_store:path read:path read_calibration:path shape_of:graph ingest:spec read_spec:spec
     iterate_instances:series map_instances:series series_frames:series run_series:series
     read_csv:path read_delta:path read_flow:path read_gofs:store read_json_lines:path read_parquet:path
-    receive_grpc:tls receive_http:tls Reservoir.__init__:path
+    receive_grpc:tls receive_http:tls Reservoir.__init__:path save_as_table:result to_dataframe:result
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 
 
@@ -213,6 +213,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "write_json_lines:path": gf.stream.write_json_lines,
         "write_parquet:path": gf.stream.write_parquet,
         "write_reservoir:path": lambda path: gf.stream.write_reservoir(path, "pool"),
+        "from_dataframe:output": lambda path: gf.from_dataframe(frame, path),
         "ingest:output": lambda path: ingest(spec, path),
         "ingest:quarantine": lambda path: ingest(spec, "made.gofs", quarantine=path),
         "ingest:work": lambda path: ingest(spec, "made.gofs", work=path),
@@ -240,7 +241,7 @@ def test_a_function_refuses_what_lost_a_slash(tmp_path: Path, monkeypatch: pytes
     for target in (f"s3:/bucket/x{end}", Path(f"s3://bucket/x{end}")):
         with pytest.raises(InputError, match=r"two slashes after|a path object cannot hold a URI"):
             call(target)
-    if not parameter.startswith("ingest:"):
+    if not parameter.startswith(("from_dataframe:", "ingest:")):
         with pytest.raises(GoffishError, match="nosuch"):
             call(f"nosuch://bucket/x{end}")
     assert not list(tmp_path.iterdir())

@@ -103,7 +103,7 @@ def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, re
     tests = doctest.DocTestParser().get_doctest(inspect.getdoc(found) or "", {}, name, None, 0)
     if not tests.examples:
         return
-    if name.startswith(("goffish.spark.", "goffish.streaming.spark_")):
+    if name.startswith(("goffish.from_dataframe", "goffish.spark.", "goffish.streaming.spark_")):
         tests.globs["spark"] = request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")

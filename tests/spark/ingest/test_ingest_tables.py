@@ -172,13 +172,13 @@ def test_one_instance_is_suspicious(spark: Any, tmp_path: Path) -> None:
 _LAKE = """
 import sys, json
 import goffish as gf
-from goffish.spark import session
+from goffish.spark import save_as_table, session
 from goffish.spark.ingest import ingest
 from goffish.spark.ingest.sources import _PACKAGES
 import pyspark
 folder, kind = sys.argv[1:]
 minor = ".".join(pyspark.__version__.split(".")[:2])
-config = {"spark.sql.shuffle.partitions": 2}
+config = {"spark.sql.shuffle.partitions": 2, "spark.sql.warehouse.dir": folder + "/warehouse"}
 if kind == "iceberg":
     config |= {
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
@@ -207,6 +207,14 @@ else:
     old = {"path": "lake.db.calls", "format": "iceberg", "options": {"versionAsOf": str(first)}}
 print(ingest({**spec, "inputs": [new]}, folder + "/new", spark).rows)
 print(ingest({**spec, "inputs": [old]}, folder + "/old", spark).rows)
+graph, table = gf.open(folder + "/new"), "lake.db.hops" if kind == "iceberg" else "hops"
+for begin, mode in ((rows[0][0], "merge"), (rows[9][0], "merge")):
+    result = gf.run("bfs", graph, source=begin)
+    saved = save_as_table(result, table, mode=mode, format=kind, graph=graph, spark=spark)
+told = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+assert told["goffish.fingerprint"] == graph.fingerprint()
+reached = sorted(tuple(row) for row in saved.collect() if row["distance"] is not None)
+print(reached == sorted(row for row in result if row[1] is not None), len(saved.collect()) == graph.num_vertices)
 """
 
 
@@ -221,5 +229,5 @@ def test_lakes(tmp_path: Path, expected: dict[str, bytes], kind: str) -> None:
     )  # fmt: skip
     if run.stdout.startswith("SKIP"):
         pytest.skip(f"the package of {kind} cannot be fetched: {run.stdout}")
-    assert run.stdout.split() == ["300", "200"], run.stderr[-3000:]
+    assert run.stdout.split() == ["300", "200", "True", "True"], run.stderr[-3000:]
     assert files_of(tmp_path / "new") == expected
