@@ -247,6 +247,21 @@ def load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
     )  # fmt: skip
 
 
+def read_column(folder: Folder, manifest: Manifest, partition: int, name: str) -> Any:
+    """Read a column of the vertices of a partition: ``label``, ``vertex.NAME`` or ``vertex_id``.
+
+    The last one is read from a mapped file without the rest of it, so that the checksum is not verified.
+    """
+    files = manifest.files[partition]
+    if name == "vertex_id" and folder.maps:
+        with suppress(pa.ArrowException, OSError, ValueError, KeyError, StoreError):  # a damaged file is reported below
+            return decode_arrays(folder.read(files["topology"].name), ["vertex_ids"])["vertex_ids"].to_numpy()
+    if name == "vertex_id" or name not in files:
+        return decode_arrays(read_checked(folder, files["topology"]), ["vertex_ids"])["vertex_ids"].to_numpy()
+    data = read_checked(folder, files[name])
+    return decode_arrays(data)[name] if name == "label" else decode_parquet(data).column(0)
+
+
 class _ColumnReader:
     """Reads each column of a slice from its file when it is first asked for, and keeps it."""
 
