@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -88,10 +88,21 @@ def decode_parquet(data: pa.Buffer) -> pa.Table:
     return pq.read_table(pa.BufferReader(data))
 
 
-def decode_arrays(data: pa.Buffer, names: Sequence[str] | None = None) -> dict[str, pa.Array]:
-    """The inverse of `encode_arrays`, without copying; only some arrays if `names` are given."""
+def decode_arrays(data: pa.Buffer) -> dict[str, pa.Array]:
+    """The inverse of `encode_arrays`, without copying."""
     batch = pa.ipc.open_file(data).get_batch(0)
-    if names is not None:  # perhaps of a file whose checksum was not verified
-        batch = batch.select(list(names))
-        batch.validate()
     return {name: batch.column(name).flatten() for name in batch.schema.names}
+
+
+def read_array(file: pa.NativeFile, name: str) -> pa.Array:
+    """One array of a file of `encode_arrays`, of which only that is read.
+
+    Raises
+    ------
+    pyarrow.ArrowException, OSError, ValueError
+        The file is damaged so that the array cannot be found.
+    """
+    place = pa.ipc.open_file(file).schema.get_field_index(name)
+    column = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=[place])).get_batch(0).column(0)
+    column.validate()
+    return column.flatten()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError, StoreError
 from goffish.gofs import kernels
 from goffish.gofs.manifest import GraphInfo
-from goffish.gofs.slices import Arcs, Slice, distinct
+from goffish.gofs.slices import Arcs, Slice, distinct, freeze
 from goffish.graph import Graph
 from goffish.graph.assembly import assemble
 from goffish.graph.labels import find_labels, labels_of_type, unknown_vertex, vertex_dtype
@@ -23,9 +24,12 @@ from goffish.threads import interruptible
 
 #: Arcs that are turned into columns at a time.
 _BLOCK = 1 << 20
+#: Partitions that are read at the same time.
+_READERS = 4
 _NO_ROWS = kernels.Rows(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 _NO_MARKS = np.empty(0, np.bool_)
 _NO_WEIGHTS = np.empty(0)
+freeze(*_NO_ROWS, _NO_WEIGHTS)
 
 #: Local vertices of some partitions, as a truth value for each.
 Masks = dict[int, NDArray[np.bool_]]
@@ -199,8 +203,9 @@ def near(graph: Partitions, starts: NDArray[np.int64], radius: int | None, direc
             break
         inside: list[NDArray[np.int64]] = []
         outside: list[NDArray[Any]] = []
-        for partition, local, _places in by_partition(graph, np.concatenate(frontier)):
-            part = graph.slice(partition)
+        reached = {p: local for p, local, _ in by_partition(graph, np.concatenate(frontier))}
+        for partition, part in _slices(graph, reached).items():
+            local = reached[partition]
             queue = np.empty(part.num_vertices, np.int64)
             queue[: local.size] = local
             followed = [part.in_arcs] if direction == "in" else [part.out_arcs]
@@ -328,7 +333,7 @@ def collect(graph: Partitions, kept: Masks, choose: Callable[[pa.Array | None], 
     """
     info = graph.info
     kept = {p: mask for p, mask in sorted(kept.items()) if mask.any()}
-    parts = {p: graph.slice(p) for p in kept}
+    parts = _slices(graph, kept)
     local = {p: np.flatnonzero(mask) for p, mask in kept.items()}
     places = np.concatenate([np.empty(0, np.int64), *(rows + graph.vertex_starts[p] for p, rows in local.items())])
     ids = np.concatenate([np.empty(0, np.int64), *(part.vertex_ids[local[p]] for p, part in parts.items())])
@@ -512,14 +517,23 @@ def numbered_edges(graph: Partitions, mask: NDArray[np.bool_]) -> Chosen:
     np.cumsum(first, out=first)
 
     def drawn(part: Slice, source: NDArray[Any], target: NDArray[Any], arcs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        order = np.lexsort((arcs, target, source))
-        ordered = source[order]
-        begin = np.searchsorted(ordered, ordered)
+        begins = np.flatnonzero(np.concatenate((np.ones(min(source.size, 1), np.bool_), source[1:] != source[:-1])))
+        row = np.repeat(np.arange(begins.size), np.diff(begins, append=source.size))
         chosen = np.empty(source.size, np.bool_)
-        chosen[order] = mask[first[ordered] + np.arange(source.size) - begin]
+        # Slices have other vertices of the same subgraph first; edges are numbered by ascending targets.
+        order = np.argsort(row * n + target, kind="stable")
+        chosen[order] = mask[first[source] + np.arange(source.size) - begins[row]]
         return chosen
 
     return drawn
+
+
+def _slices(graph: Partitions, partitions: Collection[int]) -> dict[int, Slice]:
+    """Return several partitions, which are read at the same time: storage answers late, and checksums take time."""
+    if len(partitions) < 2:
+        return {p: graph.slice(p) for p in partitions}
+    with ThreadPoolExecutor(min(len(partitions), _READERS)) as pool:
+        return dict(zip(partitions, pool.map(graph.slice, partitions), strict=True))
 
 
 def _rows(part: Slice, arcs: Arcs) -> kernels.Rows:
