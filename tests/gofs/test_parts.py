@@ -63,7 +63,8 @@ def graphs(draw: st.DrawFn) -> Both:
     )  # fmt: skip
     owner = np.array(draw(st.lists(st.integers(0, parts - 1), min_size=n, max_size=n)), np.int32)
     finder: Finder = draw(st.sampled_from(["components", "single", "vertex"]))
-    return Both(graph, build_layout(graph, owner, parts, finder=finder, threads=1))
+    cut = build_layout(graph, owner, parts, finder=finder, threads=1)
+    return Both(graph, cut.save("memory://parts/s") if draw(st.booleans()) else cut)
 
 
 @given(graphs(), st.data())
