@@ -92,3 +92,17 @@ def decode_arrays(data: pa.Buffer) -> dict[str, pa.Array]:
     """The inverse of `encode_arrays`, without copying."""
     batch = pa.ipc.open_file(data).get_batch(0)
     return {name: batch.column(name).flatten() for name in batch.schema.names}
+
+
+def read_array(file: pa.NativeFile, name: str) -> pa.Array:
+    """One array of a file of `encode_arrays`, of which only that is read.
+
+    Raises
+    ------
+    pyarrow.ArrowException, OSError, ValueError
+        The file is damaged so that the array cannot be found.
+    """
+    place = pa.ipc.open_file(file).schema.get_field_index(name)
+    column = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=[place])).get_batch(0).column(0)
+    column.validate()
+    return column.flatten()

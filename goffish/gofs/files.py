@@ -21,14 +21,23 @@ from goffish.partial import is_uri, local_path, partial_file
 _LOOK_S = 0.05
 
 
+class NoSuchFileError(StoreError):
+    """A file is not in its folder."""
+
+
 class Folder(Protocol):
     """The few operations that a store needs of the place it lies in; names are relative, with ``/``."""
 
     location: str
     #: Whether `read` maps a file, so that it stays readable after it has been replaced.
     maps: bool
+    #: Mapped files whose checksums were verified since the folder was opened.
+    verified: set[str]
 
     def read(self, name: str) -> pa.Buffer: ...
+    def open(self, name: str) -> pa.NativeFile:
+        """Open a file of which a part is read."""
+
     def size(self, name: str) -> int | None: ...
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
         """The file appears whole or not at all."""
@@ -38,6 +47,8 @@ class Folder(Protocol):
         """Held by the one process that writes; another one waits for it as long as `wait_s`, then fails."""
 
     def list(self) -> list[str]: ...
+    def listed_sizes(self) -> dict[str, int]:
+        """The sizes of files in bytes, as far as one request returns them."""
 
 
 def open_folder(path: str | Path) -> Folder:
@@ -51,16 +62,20 @@ class _LocalFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.location = str(path)
+        self.verified: set[str] = set()
         self._new = not path.exists()
 
     def read(self, name: str) -> pa.Buffer:
         try:
             with pa.memory_map(str(self.path / name)) as file:
                 return file.read_buffer()
-        except FileNotFoundError:
-            raise StoreError(f"{self.path / name}: no such file") from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchFileError(f"{self.path / name}: no such file") from None
         except OSError as error:
             raise StoreError(f"{self.path / name}: cannot be read ({error.strerror or error})") from error
+
+    def open(self, name: str) -> pa.NativeFile:
+        return pa.memory_map(str(self.path / name))
 
     def size(self, name: str) -> int | None:
         try:
@@ -124,12 +139,16 @@ class _LocalFolder:
             return []
         return sorted(p.relative_to(self.path).as_posix() for p in self.path.rglob("*") if p.is_file())
 
+    def listed_sizes(self) -> dict[str, int]:
+        return {}  # there may be many other files, and `size` is fast
+
 
 class _RemoteFolder:
     maps = False
 
     def __init__(self, uri: str) -> None:
         self.location = uri.rstrip("/")
+        self.verified: set[str] = set()
         try:
             self._fs, self._root = open_filesystem(self.location)
         except (ImportError, ValueError) as error:
@@ -145,8 +164,9 @@ class _RemoteFolder:
             yield
         except OSError as error:
             reason = reason_of(error)
-            text = reason if reason == "no such file" else f"cannot be {doing} ({reason})"
-            raise StoreError(f"{where}: {text}") from error
+            if reason == "no such file":
+                raise NoSuchFileError(f"{where}: {reason}") from error
+            raise StoreError(f"{where}: cannot be {doing} ({reason})") from error
 
     def _full(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"  # not a path object: the root of HTTP is a URL
@@ -154,6 +174,10 @@ class _RemoteFolder:
     def read(self, name: str) -> pa.Buffer:
         with self._used(name, "read"):
             return pa.py_buffer(self._fs.cat_file(self._full(name)))
+
+    def open(self, name: str) -> pa.NativeFile:
+        with self._used(name, "read"):
+            return pa.PythonFile(self._fs.open(self._full(name), "rb", cache_type="none"), mode="r")
 
     def size(self, name: str) -> int | None:
         with self._used(name, "read"):
@@ -184,3 +208,15 @@ class _RemoteFolder:
             found: Any = self._fs.find(self._root) if self._fs.exists(self._root) else []
         root = PurePosixPath(self._root)
         return sorted(str(PurePosixPath(f).relative_to(root)) for f in found)
+
+    def listed_sizes(self) -> dict[str, int]:
+        protocols = self._fs.protocol
+        if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
+            return {}  # servers have no listings, or one for each folder
+        root, found = PurePosixPath(self._root), {}
+        with contextlib.suppress(OSError, ValueError):  # not allowed, perhaps; the files may be
+            self._fs.invalidate_cache(self._root)
+            for name, entry in self._fs.find(self._root, detail=True).items():
+                if entry.get("size") is not None:
+                    found[str(PurePosixPath(name).relative_to(root))] = int(entry["size"])
+        return found

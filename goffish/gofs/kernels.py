@@ -162,3 +162,160 @@ def restore_rows(
             for j in range(width):
                 out_targets[at + j] = row[j] // width
                 out_arcs[at + j] = begin + row[j] % width
+
+
+class Rows(NamedTuple):
+    """The arcs of a slice in one direction.
+
+    Attributes
+    ----------
+    offsets, targets, remote_offsets
+        As in `goffish.gofs.Arcs`.
+    starts : int64, shape (subgraphs + 1,)
+        First local vertex of each subgraph.
+    """
+
+    offsets: NDArray[np.int64]
+    targets: NDArray[np.int32]
+    remote_offsets: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
+@kernel(allocates=False, inline="always")
+def _subgraph_of(starts, vertex):
+    """Return the subgraph of a local vertex, by binary search."""
+    low, high = 0, starts.size - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if starts[middle] <= vertex:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel(allocates=False)
+def expand(rows, met, back, back_met, found, queue, begin, end, deep):
+    """Follow the arcs of the vertices at ``queue[begin:end]``; return the new end of the queue.
+
+    Parameters
+    ----------
+    rows, back : Rows
+        Arcs that are followed; `back` is left out if it has no offsets.
+    met, back_met : bool
+        Set for the remote vertices that are reached.
+    found : bool, shape (n_local,)
+        Vertices that are in the queue, or were.
+    deep : bool
+        Follow the arcs of the vertices that are found as well, until there are no more.
+    """
+    at, stop = begin, end
+    while at < stop:
+        v = queue[at]
+        s = _subgraph_of(rows.starts, v)
+        low, remote = rows.starts[s], rows.remote_offsets[s]
+        for i in range(rows.offsets[v], rows.offsets[v + 1]):
+            t = rows.targets[i]
+            if t < 0:
+                met[remote + ~t] = True
+            elif not found[low + t]:
+                found[low + t] = True
+                queue[end] = low + t
+                end += 1
+        if back.offsets.size:
+            remote = back.remote_offsets[s]
+            for i in range(back.offsets[v], back.offsets[v + 1]):
+                t = back.targets[i]
+                if t < 0:
+                    back_met[remote + ~t] = True
+                elif not found[low + t]:
+                    found[low + t] = True
+                    queue[end] = low + t
+                    end += 1
+        at += 1
+        if deep:
+            stop = end
+    return end
+
+
+@kernel(allocates=False)
+def _root(parent, v):
+    while parent[v] != v:
+        parent[v] = parent[parent[v]]
+        v = parent[v]
+    return v
+
+
+@kernel(allocates=False)
+def join_rows(rows, remote_vertex, start, parent):
+    """Join the sets of both ends of every arc; a root is the smallest vertex of its set."""
+    for s in range(rows.starts.size - 1):
+        low = start + rows.starts[s]
+        for v in range(rows.starts[s], rows.starts[s + 1]):
+            root = _root(parent, start + v)
+            for i in range(rows.offsets[v], rows.offsets[v + 1]):
+                t = rows.targets[i]
+                other = _root(parent, low + t if t >= 0 else np.int64(remote_vertex[rows.remote_offsets[s] + ~t]))
+                if other < root:
+                    parent[root] = other
+                    root = other
+                elif root < other:
+                    parent[other] = root
+
+
+@kernel(allocates=False)
+def flatten(parent):
+    """Replace every parent by its root."""
+    for v in range(parent.size):
+        parent[v] = parent[parent[v]]
+
+
+@kernel(allocates=False)
+def edges_between(rows, number, directed, first, last, source, target, arcs):
+    """Write the arcs between numbered vertices; an edge without a direction once, from the smaller number.
+
+    Parameters
+    ----------
+    number : integers, shape (n_local + remote,)
+        Numbers of the local vertices and of the rows of the remote table; -1 for those that are left out.
+    first, last : int
+        Range of local vertices.
+    source, target : int64
+        Receive the places of both ends in `number`.
+    arcs : int64
+        Receives the arcs.
+
+    Returns
+    -------
+    int
+        How many there are.
+    """
+    n, count = rows.offsets.size - 1, 0
+    s = _subgraph_of(rows.starts, first)
+    for v in range(first, last):
+        while rows.starts[s + 1] <= v:
+            s += 1
+        if number[v] < 0:
+            continue
+        low, remote = rows.starts[s], n + rows.remote_offsets[s]
+        for i in range(rows.offsets[v], rows.offsets[v + 1]):
+            t = rows.targets[i]
+            place = low + t if t >= 0 else remote + ~t
+            if number[place] >= 0 and (directed or number[v] <= number[place]):
+                source[count], target[count], arcs[count] = v, place, i
+                count += 1
+    return count
+
+
+@kernel(allocates=False)
+def sum_rows(rows, weights, sums, loops, loop_sums):
+    """Add up the weights of each row, and count and add up its self-loops; without weights only count."""
+    for s in range(rows.starts.size - 1):
+        for v in range(rows.starts[s], rows.starts[s + 1]):
+            for i in range(rows.offsets[v], rows.offsets[v + 1]):
+                loop = rows.targets[i] == v - rows.starts[s]
+                loops[v] += loop
+                if weights.size:
+                    sums[v] += weights[i]
+                    if loop:
+                        loop_sums[v] += weights[i]

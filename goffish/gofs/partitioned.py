@@ -6,15 +6,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish import hooks
 from goffish.errors import InputError
-from goffish.gofs import kernels
+from goffish.gofs import kernels, selection
 from goffish.gofs.encoding import is_template
 from goffish.gofs.files import Folder, open_folder
 from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
@@ -25,11 +26,15 @@ from goffish.gofs.store import (
     fingerprint_of,
     load_slice,
     read_checked,
+    read_column,
     read_manifest,
     write_store,
 )
+from goffish.gofs.tables import LazyTable, edge_table, vertex_table
 from goffish.graph import Graph
+from goffish.graph.guards import check_choice, whole_number
 from goffish.graph.labels import vertex_dtype
+from goffish.graph.selection import checked_mask, truth_values
 from goffish.notebook import facts_html
 
 
@@ -64,14 +69,16 @@ class PartitionedGraph:
         path: str | None = None,
         fingerprint: str | None = None,
         companions: Companions | None = None,
+        read: Callable[[int, str], Any] | None = None,
     ) -> None:
         self.info = info
         self.path = path
         self.companions = companions
         self.vertex_starts = np.concatenate(([0], np.cumsum(info.vertices, dtype=np.int64)))
         self.subgraph_starts = np.concatenate(([0], np.cumsum(info.subgraphs, dtype=np.int64)))
-        self._load = load
+        self._load, self._read = load, read
         self._slices: dict[int, Slice] = {}
+        self._labels: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._fingerprint = fingerprint
 
@@ -117,13 +124,37 @@ class PartitionedGraph:
         """
         if not 0 <= partition < self.num_partitions:
             raise InputError(f"partition {partition} does not exist; the graph has {self.num_partitions} partitions")
-        with self._lock:
-            found = self._slices.get(partition)
+        found = self._kept(partition)
         if found is None:
             found = self._load(partition)
             with self._lock:
                 found = self._slices.setdefault(partition, found)
         return found
+
+    def _kept(self, partition: int) -> Slice | None:
+        with self._lock:
+            return self._slices.get(partition)
+
+    def _parts(self, *, keep: bool = False) -> selection.Partitions:
+        """The partitions for parts and tables, which are kept for later calls, or only if earlier calls kept them."""
+
+        def passing(partition: int) -> Slice:
+            return self._kept(partition) or self._load(partition)
+
+        def column(partition: int, name: str) -> Any:
+            part = self._kept(partition)
+            if part is None and self._read is None:
+                part = passing(partition)
+            if part is not None:
+                return part.vertex_ids if name == "vertex_id" else part.column(name)
+            assert self._read is not None
+            if not keep or name.startswith("vertex."):
+                return self._read(partition, name)
+            if partition not in self._labels:
+                self._labels[partition] = self._read(partition, name)
+            return self._labels[partition]
+
+        return selection.Partitions(self.info, self.vertex_starts, self.slice if keep else passing, column)
 
     def slices(self) -> list[Slice]:
         """Return the arrays of all partitions.
@@ -152,14 +183,286 @@ class PartitionedGraph:
         ------
         InputError
             If the label is not a vertex of the graph.
+        StoreError
+            If a file is missing or damaged.
+
+        Notes
+        -----
+        Reads the labels of one partition after another until the vertex is found, and keeps them.
         """
-        for part in self.slices():
-            local = part.find(label)
-            if local >= 0:
-                return part.vertex_start + local
-        raise InputError(
-            f"unknown vertex {label!r}: not among the {self.num_vertices:,} vertices of this graph "
-            f"with {self.info.label_type} labels"
+        return int(selection.find_vertices(self._parts(keep=True), [label])[0])
+
+    def labels_of(self, numbers: NDArray[np.integer[Any]]) -> pa.Array:
+        """Return the labels of partitioned numbers.
+
+        Parameters
+        ----------
+        numbers : array of int
+            Partitioned numbers.
+
+        Returns
+        -------
+        pyarrow.Array
+            One label per number; read from the partitions that own the vertices.
+
+        Raises
+        ------
+        InputError
+            If there is no such vertex.
+        """
+        given = np.asarray(numbers)
+        if given.size and not 0 <= given.min() <= given.max() < self.num_vertices:
+            raise InputError(f"numbers: accepted are 0 to {self.num_vertices - 1}")
+        return selection.labels_of(self._parts(keep=True), given)
+
+    def neighbors(self, vertex: int) -> NDArray[np.integer[Any]]:
+        """Return the out-neighbors of a vertex; reads one partition.
+
+        Parameters
+        ----------
+        vertex : int
+            Partitioned number, as from `find`.
+
+        Returns
+        -------
+        array of int32 or int64
+            Partitioned numbers, ascending.
+
+        Raises
+        ------
+        InputError
+            If there is no such vertex.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> cut = gf.partition(gf.from_edges(["ann", "bob"], ["bob", "eve"]), parts=2)
+        >>> cut.labels_of(cut.neighbors(cut.find("ann"))).to_pylist()
+        ['bob']
+        """
+        if whole_number(vertex, "vertex", 0) >= self.num_vertices:
+            raise InputError(f"vertex={vertex}: accepted are 0 to {self.num_vertices - 1}")
+        return selection.neighbors(self._parts(keep=True), vertex)
+
+    @property
+    def vertices(self) -> LazyTable:
+        """The vertices as a table that is read while it is used: ``vertex`` (label), then the vertex attributes.
+
+        Rows are in partitioned order. Libraries that read Arrow streams take the table, as in
+        ``polars.DataFrame(store.vertices)``; its methods `select` and `filter` leave files unread, and `to_reader`
+        returns a ``pyarrow.RecordBatchReader``. At most one partition is in memory.
+        """
+        return vertex_table(self._parts())
+
+    @property
+    def edges(self) -> LazyTable:
+        """The edges as a table that is read while it is used: ``source``, ``target``, ``weight``, then the attributes.
+
+        Rows are as those of `Graph.edges`, in the order of the partitions of their sources; see `vertices`. In memory
+        are at most one partition and the labels of all vertices.
+        """
+        return edge_table(self._parts())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.edges.__arrow_c_stream__(requested_schema)
+
+    def degrees(self) -> pa.Table:
+        """Return the degrees of all vertices.
+
+        Returns
+        -------
+        pyarrow.Table
+            As `Graph.degrees`, in original order. Strengths are sums in another order, which may round otherwise.
+
+        Raises
+        ------
+        StoreError
+            If a slice is missing or damaged.
+
+        Notes
+        -----
+        Reads topology, weights and labels of one partition at a time; the table is in memory.
+        """
+        return selection.degrees(self._parts())
+
+    def subgraph(self, vertices: Any) -> Graph:
+        """Return the graph of some vertices and the edges between them, in memory.
+
+        Parameters
+        ----------
+        vertices : array-like of int or str, or of bool
+            Labels, or a truth value for each vertex in original order.
+
+        Returns
+        -------
+        Graph
+            As `Graph.subgraph` of the whole graph.
+
+        Raises
+        ------
+        InputError
+            If a label is unknown, or there are more or fewer truth values than vertices.
+        StoreError
+            If a slice is missing or damaged.
+
+        Notes
+        -----
+        Reads the labels until all vertices are found, and then the partitions that own them. In memory are the topology
+        of these partitions (mapped, in a local store) and the result twice.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> graph = gf.from_edges(["ann", "bob", "ann"], ["bob", "eve", "eve"])
+        >>> _ = gf.partition(graph, parts=2).save("friends.store")
+        >>> gf.open("friends.store").subgraph(["ann", "bob"]).edges.to_pylist()
+        [{'source': 'ann', 'target': 'bob'}]
+        """
+        mask = truth_values(vertices, self.num_vertices)
+        if mask is not None:
+            parts = self._parts()
+            return selection.collect(parts, selection.by_original(parts, mask))
+        parts = self._parts(keep=True)
+        return selection.collect(parts, selection.listed(parts, selection.find_vertices(parts, vertices)))
+
+    def filter(self, *, vertices: Any = None, edges: Any = None) -> Graph:
+        """Return the graph of the vertices and edges for which conditions hold, in memory.
+
+        Parameters
+        ----------
+        vertices : pyarrow.compute.Expression or array of bool, optional
+            Condition over the columns of `vertices` and `degrees` [default: all]; truth values are in original order.
+        edges : pyarrow.compute.Expression or array of bool, optional
+            Condition over the columns of `edges` [default: all]; truth values are in the order of `Graph.edges`.
+
+        Returns
+        -------
+        Graph
+            As `Graph.filter` of the whole graph.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or the values are not truth values.
+        StoreError
+            If a slice is missing or damaged.
+
+        Notes
+        -----
+        Reads the columns that the condition of vertices is about, one partition at a time, and then the partitions with
+        vertices for which it holds. In memory are the topology of these (mapped, in a local store) and the result
+        twice.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> import pyarrow.compute as pc
+        >>> cut = gf.partition(gf.from_edges([1, 2, 3], [2, 3, 4], [0.5, 1.5, 2.5]), parts=2)
+        >>> cut.filter(vertices=pc.field("degree") > 1, edges=pc.field("weight") > 1).edges.to_pylist()
+        [{'source': 2, 'target': 3, 'weight': 1.5}]
+        """
+        parts = self._parts()
+        kept = selection.all_vertices(parts)
+        if vertices is not None:
+            kept = selection.vertex_condition(parts, vertices, self.vertices.schema)
+        if edges is None:
+            return selection.collect(parts, kept)
+        if isinstance(edges, pc.Expression):
+            return selection.collect(parts, kept, selection.edge_condition(edges, self.edges.schema))
+        chosen = selection.numbered_edges(parts, checked_mask(edges, self.num_edges, "edges", "edges"))
+        graph = selection.collect(parts, selection.all_vertices(parts), lambda labels: chosen)
+        if vertices is None:
+            return graph
+        mask = np.concatenate([kept[partition] for partition in range(self.num_partitions)])
+        return graph.subgraph(mask[np.argsort(selection.original_numbers(parts), kind="stable")])
+
+    def component(self, vertex: int | str) -> Graph:
+        """Return the connected component of a vertex, in memory; edge directions are ignored.
+
+        Parameters
+        ----------
+        vertex : int or str
+            Vertex label.
+
+        Returns
+        -------
+        Graph
+            As `Graph.component` of the whole graph.
+
+        Raises
+        ------
+        InputError
+            If the label is unknown.
+        StoreError
+            If a slice is missing or damaged.
+
+        Notes
+        -----
+        Reads labels until the vertex is found, and then the partitions of the component, which are kept.
+        """
+        parts = self._parts(keep=True)
+        return selection.collect(parts, selection.near(parts, selection.find_vertices(parts, [vertex]), None, "both"))
+
+    def largest_component(self) -> Graph:
+        """Return the connected component with the most vertices, in memory; edge directions are ignored.
+
+        Returns
+        -------
+        Graph
+            As `Graph.largest_component` of the whole graph.
+
+        Raises
+        ------
+        StoreError
+            If a slice is missing or damaged.
+
+        Notes
+        -----
+        Reads one topology at a time, with 8 bytes for each vertex in memory, and then the partitions of the component.
+        """
+        parts = self._parts()
+        return selection.collect(parts, selection.largest(parts))
+
+    def ego(self, vertices: Any, *, radius: int = 1, direction: Literal["out", "in", "both"] = "out") -> Graph:
+        """Return the graph of what is near some vertices, in memory.
+
+        Parameters
+        ----------
+        vertices : int, str, or array-like of them
+            Vertex labels.
+        radius : int
+            Number of steps [default: 1].
+        direction : {"out", "in", "both"}
+            Which arcs of a directed graph are followed [default: "out"].
+
+        Returns
+        -------
+        Graph
+            As `Graph.ego` of the whole graph.
+
+        Raises
+        ------
+        InputError
+            If a label is unknown, or an option is not accepted.
+        StoreError
+            If a slice is missing or damaged.
+
+        Notes
+        -----
+        Reads labels until the vertices are found, and then the partitions that are reached. These are kept: later calls
+        do not read them again. In memory are their topology (mapped, in a local store) and the result twice.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> _ = gf.partition(gf.from_edges([1, 2, 3], [2, 3, 4]), parts=2).save("path.store")
+        >>> gf.open("path.store").ego(2)
+        Graph(3 vertices, 2 edges, undirected)
+        """
+        check_choice("direction", direction, ("out", "in", "both"))
+        steps, parts = whole_number(radius, "radius", 0), self._parts(keep=True)
+        return selection.collect(
+            parts, selection.near(parts, selection.find_vertices(parts, vertices), steps, direction)
         )
 
     def labels(self) -> pa.Array:
@@ -460,6 +763,7 @@ def open_store(path: str | Path) -> PartitionedGraph:
         path=folder.location,
         fingerprint=manifest.fingerprint(),
         companions=lambda partition: _companions(folder, manifest, partition),
+        read=lambda partition, name: read_column(folder, manifest, partition, name),
     )
 
 

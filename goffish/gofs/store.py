@@ -21,10 +21,13 @@ import pyarrow as pa
 
 from goffish.errors import StoreError
 from goffish.gofs import manifest as manifests
-from goffish.gofs.encoding import ARC_ARRAYS, decode_arrays, decode_parquet, encode_slice
-from goffish.gofs.files import Folder, open_folder
+from goffish.gofs.encoding import ARC_ARRAYS, decode_arrays, decode_parquet, encode_slice, read_array
+from goffish.gofs.files import Folder, NoSuchFileError, open_folder
 from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
 from goffish.gofs.slices import Arcs, Slice, column_of
+
+#: Bytes of a file that a single request reads as fast as several requests read parts of it.
+_SMALL = 1 << 20
 
 Progress = Callable[[int, int], None]
 Companions = Callable[[int], Iterator[tuple[str, pa.Buffer, FileEntry]]]
@@ -141,8 +144,9 @@ def check_sizes(folder: Folder, manifest: Manifest) -> None:
     ------
     StoreError
     """
+    listed = folder.listed_sizes()
     for entry in _entries(manifest):
-        size = folder.size(entry.name)
+        size = listed[entry.name] if entry.name in listed else folder.size(entry.name)
         if size is None:
             raise StoreError(f"{folder.location}/{entry.name}: missing; the store is incomplete")
         if size != entry.size:
@@ -200,9 +204,10 @@ def read_manifest(folder: Folder) -> Manifest:
     StoreError
         There is none, or it is damaged, foreign or newer.
     """
-    if folder.size(manifests.NAME) is None:
-        raise StoreError(f"{folder.location}: not a GoFFish store (no {manifests.NAME})")
-    data = folder.read(manifests.NAME).to_pybytes()
+    try:
+        data = folder.read(manifests.NAME).to_pybytes()
+    except NoSuchFileError:
+        raise StoreError(f"{folder.location}: not a GoFFish store (no {manifests.NAME})") from None
     return manifests.decode(data, f"{folder.location}/{manifests.NAME}")
 
 
@@ -219,17 +224,22 @@ def read_checked(folder: Folder, entry: FileEntry, mapped: pa.Buffer | None = No
     StoreError
         The file is gone, or its bytes do not match the checksum.
     """
-    if mapped is None and folder.size(entry.name) is None:
+    try:
+        data = folder.read(entry.name) if mapped is None else mapped
+    except NoSuchFileError:
         raise StoreError(
             f"{folder.location}/{entry.name}: is missing; the store was replaced or damaged after it was opened; "
             "open it again"
-        )
-    data = folder.read(entry.name) if mapped is None else mapped
+        ) from None
+    if entry.name in folder.verified and data.size == entry.size:
+        return data
     if data.size != entry.size or manifests.checksum(data) != entry.sha256:
         raise StoreError(
             f"{folder.location}/{entry.name}: damaged (its bytes do not match the checksum in the manifest); "
             "restore the file or partition the graph again"
         )
+    if folder.maps:
+        folder.verified.add(entry.name)
     return data
 
 
@@ -245,6 +255,22 @@ def load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
         arrays["neighbor_subgraph"], arrays["neighbor_links"], arrays["vertex_ids"],
         _ColumnReader(folder, manifest, partition, arrays["vertex_ids"]),
     )  # fmt: skip
+
+
+def read_column(folder: Folder, manifest: Manifest, partition: int, name: str) -> Any:
+    """Read a column of the vertices of a partition: ``label``, ``vertex.NAME`` or ``vertex_id``.
+
+    The last one is read without the rest of its file, so that the checksum is not verified, if that saves much.
+    """
+    files = manifest.files[partition]
+    if name == "vertex_id" and (folder.maps or files["topology"].size >= _SMALL):
+        # What is damaged is read once more below, which raises an error with the name of the file.
+        with suppress(pa.ArrowException, OSError, ValueError, StoreError), folder.open(files["topology"].name) as file:
+            return read_array(file, "vertex_ids").to_numpy()
+    if name == "vertex_id" or name not in files:
+        return decode_arrays(read_checked(folder, files["topology"]))["vertex_ids"].to_numpy()
+    data = read_checked(folder, files[name])
+    return decode_arrays(data)[name] if name == "label" else decode_parquet(data).column(0)
 
 
 class _ColumnReader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,21 @@ from goffish.errors import InputError
 from goffish.graph.assembly import SelfLoops
 from goffish.graph.columns import as_table, check_weights, named_columns
 from goffish.graph.graph import Graph, from_edges
-from goffish.graph.guards import expect, whole_number
+from goffish.graph.guards import GRAPH_ADVICE, expect, whole_number
 from goffish.graph.labels import as_id_column, distinct_labels, number_labels
 from goffish.graph.selection import edges_of_arcs
+
+
+class Divisible(Protocol):
+    """What parts are taken of: a `Graph`, or a `goffish.PartitionedGraph`."""
+
+    @property
+    def num_vertices(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+    def subgraph(self, vertices: Any) -> Graph: ...
+    def filter(self, *, vertices: Any = None, edges: Any = None) -> Graph: ...
+
 
 _ADVICE = "expected a goffish Graph; convert a PartitionedGraph with to_graph()"
 
@@ -216,12 +228,13 @@ def relabel(graph: Graph, labels: Any) -> Graph:
     return replace(graph, labels=found)
 
 
-def sample(graph: Graph, *, vertices: int | None = None, edges: int | None = None, seed: int = 0) -> Graph:
+def sample(graph: Divisible, *, vertices: int | None = None, edges: int | None = None, seed: int = 0) -> Graph:
     """Draw vertices or edges at random, without replacement.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or PartitionedGraph
+        Of a store, the partitions of the vertices are read, or all of them one after another.
     vertices : int, optional
         Number of vertices; the edges between them stay.
     edges : int, optional
@@ -245,7 +258,8 @@ def sample(graph: Graph, *, vertices: int | None = None, edges: int | None = Non
     >>> gf.sample(gf.from_edges([1, 2, 3], [2, 3, 4]), edges=2)
     Graph(4 vertices, 2 edges, undirected)
     """
-    expect(graph, Graph, "graph", _ADVICE)
+    if not hasattr(graph, "subgraph"):
+        expect(graph, Graph, "graph", GRAPH_ADVICE)
     if (vertices is None) == (edges is None):
         raise InputError("sample: accepted is one of vertices and edges")
     rng = np.random.default_rng(whole_number(seed, "seed", 0))

@@ -16,7 +16,7 @@ from goffish.errors import InputError
 from goffish.graph import kernels
 from goffish.graph.assembly import Parallel, Parts, SelfLoops, assemble, transpose
 from goffish.graph.columns import attribute_table, check_weights, named_columns
-from goffish.graph.guards import whole_number
+from goffish.graph.guards import check_choice, whole_number
 from goffish.graph.labels import as_id_column, distinct_labels, find_labels, number_labels, vertex_dtype
 from goffish.graph.selection import VertexValues, condition_mask, edges_of_arcs, near, select, vertex_mask
 from goffish.kernels.subgraphs import local_components
@@ -123,7 +123,7 @@ class Graph:
         if self.weights is not None:
             sources, n = self.arc_sources(), self.num_vertices
             counted = np.ones(self.num_arcs, np.bool_) if self.directed else sources == self.targets
-            strength = np.bincount(sources, self.weights, minlength=n)
+            strength = np.bincount(sources, self.weights, minlength=n).astype(np.float64)  # integers if there are none
             columns["strength"] = strength + np.bincount(self.targets[counted], self.weights[counted], minlength=n)
         return pa.table(columns)
 
@@ -451,7 +451,7 @@ class Graph:
         >>> gf.from_edges([1, 2, 3], [2, 3, 4]).ego(2)
         Graph(3 vertices, 2 edges, undirected)
         """
-        _check_choice("direction", direction, ("out", "in", "both"))
+        check_choice("direction", direction, ("out", "in", "both"))
         starts = self.find(vertices)
         steps = whole_number(radius, "radius", 0)
         if not self.directed or direction != "both":
@@ -578,8 +578,8 @@ def from_edges(
     >>> gf.from_edges([0, 1], [1, 0], labels=["ann", "bob", "eve"])
     Graph(3 vertices, 1 edges, undirected)
     """
-    _check_choice("self_loops", self_loops, ("drop", "keep"))
-    _check_choice("parallel", parallel, ("min", "sum", "first", "keep"))
+    check_choice("self_loops", self_loops, ("drop", "keep"))
+    check_choice("parallel", parallel, ("min", "sum", "first", "keep"))
     src_ids, dst_ids = as_id_column(src, "source"), as_id_column(dst, "target")
     if len(src_ids) != len(dst_ids):
         raise InputError(f"source has {len(src_ids)} rows, target has {len(dst_ids)}")
@@ -597,11 +597,6 @@ def from_edges(
         attribute_table(vertex_attributes, n, "vertex"),
         attribute_table(edge_attributes, len(src_ids), "edge"),
     ))  # fmt: skip
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InputError(f"{name}={value!r}: choose one of {', '.join(choices)}")
 
 
 def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:

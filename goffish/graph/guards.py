@@ -49,6 +49,12 @@ def whole_number(value: Any, name: str, lowest: int = 1) -> int:
     return number
 
 
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of `choices`."""
+    if value not in choices:
+        raise InputError(f"{name}={value!r}: choose one of {', '.join(choices)}")
+
+
 def options_of(kind: type[T], given: Mapping[str, Any]) -> T:
     """The dataclass of options `kind` made from keyword arguments.
 

@@ -196,26 +196,49 @@ def find_labels(labels: pa.Array | None, n: int, wanted: ArrayLike | Any) -> NDA
     InputError
         Naming the first label that is not a vertex of the graph.
     """
-    column = as_id_column(np.atleast_1d(wanted) if np.isscalar(wanted) else wanted, "vertex")
+    column = _wanted(wanted)
     if not len(column):
         return np.empty(0, np.int64)
+    numbers: NDArray[np.int64]
     if labels is None:
         if isinstance(column, pa.Array):
             raise InputError(f"unknown vertex {column[0].as_py()!r}: the vertex labels of this graph are integers")
         numbers = column.astype(np.int64, copy=False)
         bad = np.flatnonzero((numbers < 0) | (numbers >= n))
-    else:
-        values = column if isinstance(column, pa.Array) else pa.array(column.astype(np.int64, copy=False))
-        if values.type != labels.type:
-            kind = "integers" if pa.types.is_integer(labels.type) else "strings"
-            raise InputError(f"unknown vertex {values[0].as_py()!r}: the vertex labels of this graph are {kind}")
-        numbers = pc.index_in(values, value_set=labels).fill_null(-1).to_numpy().astype(np.int64)
-        bad = np.flatnonzero(numbers < 0)
+        if bad.size:
+            raise unknown_vertex(int(numbers[bad[0]]), n)
+        return numbers
+    values = labels_of_type(column, labels.type)
+    numbers = pc.index_in(values, value_set=labels).fill_null(-1).to_numpy().astype(np.int64)
+    bad = np.flatnonzero(numbers < 0)
     if bad.size:
-        shown = column[int(bad[0])]
-        shown = shown.as_py() if isinstance(shown, pa.Scalar) else int(shown)
-        raise InputError(f"unknown vertex {shown!r}: not among the {n:,} vertices of this graph")
+        raise unknown_vertex(values[int(bad[0])].as_py(), n)
     return numbers
+
+
+def labels_of_type(wanted: ArrayLike | Any, kind: pa.DataType) -> pa.Array:
+    """Return labels that a user gives as a column of the type that a graph's labels have.
+
+    Raises
+    ------
+    InputError
+        They are of another type.
+    """
+    column = _wanted(wanted)
+    values = column if isinstance(column, pa.Array) else pa.array(column.astype(np.int64, copy=False))
+    if len(values) and values.type != kind:
+        accepted = "integers" if pa.types.is_integer(kind) else "strings"
+        raise InputError(f"unknown vertex {values[0].as_py()!r}: the vertex labels of this graph are {accepted}")
+    return values.cast(kind)
+
+
+def unknown_vertex(label: int | str, n: int) -> InputError:
+    """Return the error for a label that no vertex has."""
+    return InputError(f"unknown vertex {label!r}: not among the {n:,} vertices of this graph")
+
+
+def _wanted(wanted: Any) -> NDArray[np.integer[Any]] | pa.Array:
+    return as_id_column(np.atleast_1d(wanted) if np.isscalar(wanted) else wanted, "vertex")
 
 
 def vertex_dtype(n: int) -> type[np.int32] | type[np.int64]:

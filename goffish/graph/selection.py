@@ -68,16 +68,29 @@ def vertex_mask(labels: pa.Array | None, n: int, vertices: Any) -> NDArray[np.bo
     InputError
         A label is unknown, or the number of truth values is not that of the vertices.
     """
+    mask = truth_values(vertices, n)
+    if mask is None:
+        mask = np.zeros(n, np.bool_)
+        mask[find_labels(labels, n, vertices)] = True
+    return mask
+
+
+def truth_values(vertices: Any, n: int) -> NDArray[np.bool_] | None:
+    """Return truth values for all vertices as an array, or nothing if they are no truth values.
+
+    Raises
+    ------
+    InputError
+        The number of truth values is not that of the vertices.
+    """
     if isinstance(vertices, pa.ChunkedArray):
         vertices = vertices.combine_chunks()
     if isinstance(vertices, pa.Array) and pa.types.is_boolean(vertices.type):
         vertices = vertices.fill_null(False).to_numpy(zero_copy_only=False)
     given = np.asarray(vertices) if isinstance(vertices, list | tuple) or hasattr(vertices, "dtype") else None
-    if given is not None and given.dtype == np.bool_:
-        return checked_mask(given, n, "vertices", "vertices")
-    mask = np.zeros(n, np.bool_)
-    mask[find_labels(labels, n, vertices)] = True
-    return mask
+    if given is None or given.dtype != np.bool_:
+        return None
+    return checked_mask(given, n, "vertices", "vertices")
 
 
 def checked_mask(mask: ArrayLike, size: int, name: str, noun: str) -> NDArray[np.bool_]:
