@@ -119,13 +119,9 @@ class Algorithm(Options, Marked):
     one_thread: ClassVar[bool] = False
     extra_tables: ClassVar[Mapping[str, str]] = {}
 
-    def program(self, units: str) -> SubgraphProgram:
-        """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        """The program for an engine that runs it on this graph."""
         raise InputError(f"{self.name} does not run on the engine")
-
-    def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
-        """As `program`, where options name vertices, or depend on the graph."""
-        return self.program(graph.info.finder)
 
     def needs_engine(self) -> bool:
         """Whether these options (or the algorithm) are answered by the engine only."""

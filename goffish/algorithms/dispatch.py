@@ -127,7 +127,7 @@ def _on_engine(
             made: Any = None
             with engine.together("options"):
                 if engine.leads:
-                    made = what.program_for(partitioned)
+                    made = what.program(partitioned)
             program: SubgraphProgram = engine.same(made)
         else:
             program = what

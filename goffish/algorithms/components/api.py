@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -23,10 +24,10 @@ class Components(Algorithm):
     title = "Weakly connected components, each labeled by its largest vertex."
     one_thread = True
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import ConnectedComponents, PartitionCentricComponents
 
-        return PartitionCentricComponents() if units == "single" else ConnectedComponents()
+        return PartitionCentricComponents() if graph.info.finder == "single" else ConnectedComponents()
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.components.in_memory import connected_components
@@ -64,7 +65,7 @@ class MaxValue(Algorithm):
 
     attribute: Name | None = Field(default=None, description="Vertex attribute [default: the vertex number].")
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import MaxVertexValue
 
         return MaxVertexValue(self.attribute)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -87,7 +88,7 @@ class IndependentSet(Algorithm):
     one_thread = True
     undirected = True
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.structure.subgraph import GreedyChoice
 
         return GreedyChoice(coloring=False)
@@ -131,7 +132,7 @@ class Coloring(Algorithm):
     def only_whole(self) -> list[str]:
         return ["order"] if self.order != "largest-first" else []
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.structure.subgraph import GreedyChoice
 
         if self.only_whole():
