@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
@@ -103,6 +103,8 @@ class Algorithm(Options, Marked):
         What users type, and one line of help.
     undirected : bool
         The algorithm ignores directions, so a directed graph is made undirected first.
+    parallel : {"min", "sum"}
+        Weight of the edge that then replaces the arcs between two vertices.
     in_memory : bool
         No engine answers the algorithm: a partitioned graph is put together in memory for it.
     final_table : bool
@@ -114,6 +116,7 @@ class Algorithm(Options, Marked):
     """
 
     undirected: ClassVar[bool] = False
+    parallel: ClassVar[Literal["min", "sum"]] = "min"
     in_memory: ClassVar[bool] = False
     final_table: ClassVar[bool] = True
     one_thread: ClassVar[bool] = False

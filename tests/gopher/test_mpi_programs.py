@@ -16,6 +16,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "pagerank": {"supersteps": 10}, "blockrank": {"tolerance": 1e-4}, "louvain": {"seed": 1},
     "betweenness": {"pivots": 3, "seed": 1}, "triangles": {}, "cores": {}, "max-value": {}, "counts": {},
     "quotient": {}, "clustering": {}, "independent-set": {}, "coloring": {},
+    "label-propagation": {},
 }  # fmt: skip
 
 

@@ -156,11 +156,23 @@ class LabelPropagation(Algorithm):
 
     name = "label-propagation"
     title = "Communities by label propagation, ignoring directions."
-    in_memory = True
+    final_table = False
     one_thread = True
     undirected = True
+    parallel = "sum"
 
     weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
+
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.structure.subgraph import LabelPropagation as Program
+
+        return Program(self.weighted)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        from goffish.algorithms.structure.in_memory import numbered
+
+        rounds = int(stats.aggregates.get("rounds", 0)) + 1
+        return numbered(table["vertex"], table["community"].to_numpy(), rounds)
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.structure.in_memory import label_propagation
@@ -466,17 +478,19 @@ def label_propagation(graph: AnyGraph, *, weighted: bool = True, threads: int | 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. Directions are ignored.
+        Graph to analyze. Directions are ignored.
     weighted : bool
         Use edge weights if the graph has any [default: True]; otherwise each neighbor counts once.
     threads : int, optional
-        The kernel uses one thread and warns if you pass this option.
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
 
     Returns
     -------
     Result
         Columns ``vertex`` and ``community`` (int64, from 0 in the order of the first vertices). `summary` holds
-        ``communities`` (their number), ``largest`` (vertices in the largest one) and ``rounds``.
+        ``communities`` (their number), ``largest`` (vertices in the largest one) and ``rounds``; for a partitioned
+        graph also ``supersteps``.
 
     Raises
     ------
@@ -490,7 +504,8 @@ def label_propagation(graph: AnyGraph, *, weighted: bool = True, threads: int | 
     labels at the same time. A vertex keeps its label if none is more frequent; of several more frequent ones it takes
     the largest. No chance is involved, and the labels always settle. Vertices have another turn only if a
     neighbor has changed its label; a round takes time linear in the number of edges at most. Beside the graph, it takes
-    32 bytes a vertex.
+    32 bytes a vertex. On a partitioned graph, the vertices of one color take their turns in a superstep; the result is
+    the same.
 
     Examples
     --------
