@@ -16,7 +16,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "pagerank": {"supersteps": 10}, "blockrank": {"tolerance": 1e-4}, "louvain": {"seed": 1},
     "betweenness": {"pivots": 3, "seed": 1}, "triangles": {}, "cores": {}, "max-value": {}, "counts": {},
     "quotient": {}, "clustering": {}, "independent-set": {}, "coloring": {},
-    "label-propagation": {},
+    "label-propagation": {}, "eigenvector": {"tolerance": 0.01}, "katz": {}, "hits": {"tolerance": 0.01},
 }  # fmt: skip
 
 

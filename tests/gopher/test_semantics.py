@@ -302,7 +302,8 @@ def jobs(case: Case) -> list[Any]:
     return [
         make(name, options.get(name, {}))
         for name, kind in ALGORITHMS.items()
-        if not kind.in_memory and not (kind.undirected and case.nx.is_directed())
+        # Directed graphs without cycles have no principal eigenvector.
+        if not kind.in_memory and not ((kind.undirected or name == "eigenvector") and case.nx.is_directed())
     ]
 
 

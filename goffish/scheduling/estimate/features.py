@@ -146,6 +146,9 @@ WORK: Mapping[str, tuple[str, ...]] = {
     "independent-set": (*_TRAVERSAL, "arc * log2 vertices"),
     "coloring": (*_TRAVERSAL, "arc * log2 vertices"),
     "label-propagation": _ITERATIVE,
+    "eigenvector": _ITERATIVE,
+    "katz": _ITERATIVE,
+    "hits": _ITERATIVE,
     "counts": _TRAVERSAL,
     "quotient": _TRAVERSAL,
 }  # fmt: skip
