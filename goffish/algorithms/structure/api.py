@@ -23,11 +23,19 @@ class SpanningForest(Algorithm):
 
     name = "spanning-forest"
     title = "Minimum spanning forest: the edges of least total weight that connect each component."
-    in_memory = True
     one_thread = True
     undirected = True
 
     weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
+
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.structure.subgraph import SpanningForest as Program
+
+        return Program(self.weighted)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        weight = float(table["weight"].to_numpy().sum()) if table.num_rows else 0.0
+        return table, {"edges": table.num_rows, "trees": int(stats.aggregates.get("trees", 0)), "weight": weight}
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.structure.in_memory import minimum_spanning_forest
@@ -186,17 +194,19 @@ def minimum_spanning_forest(graph: AnyGraph, *, weighted: bool = True, threads: 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. Edge directions and self-loops are ignored.
+        Graph to analyze. Edge directions and self-loops are ignored.
     weighted : bool
         Use edge weights if the graph has any [default: True]; ``False`` finds any spanning forest.
     threads : int, optional
-        The kernel uses one thread and warns if you pass this option.
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
 
     Returns
     -------
     Result
         One row for each edge of the forest: ``source``, ``target`` and ``weight`` (1 without weights). `summary` holds
-        ``edges``, ``trees`` (their number; a vertex without edges is a tree) and ``weight`` (sum of the weights).
+        ``edges``, ``trees`` (their number; a vertex without edges is a tree) and ``weight`` (sum of the weights); for a
+        partitioned graph also ``supersteps``.
 
     Raises
     ------
@@ -207,7 +217,8 @@ def minimum_spanning_forest(graph: AnyGraph, *, weighted: bool = True, threads: 
     -----
     Boruvka's algorithm: O(m log n) for n vertices and m edges, and close to linear on most graphs. Of equal weights,
     the edges that come first in the graph are taken, so that there is exactly one result. It takes up to 24 bytes an
-    edge and 64 bytes a vertex beside the graph.
+    edge and 64 bytes a vertex beside the graph. On a partitioned graph, each partition finds a forest of its edges;
+    forests are joined in pairs, the last one in the memory of one process. The result is the same.
 
     Examples
     --------

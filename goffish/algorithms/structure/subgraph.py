@@ -1,4 +1,4 @@
-"""Greedy colorings, independent sets and label propagation against the engine."""
+"""Greedy colorings, independent sets, label propagation and spanning forests against the engine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from goffish.algorithms.clustering.subgraph import find_remote, news_of, row_middles
+from goffish.algorithms.clustering.subgraph import find_remote, news_of, order_arcs, row_middles
 from goffish.algorithms.structure import step_kernels as kernels
+from goffish.algorithms.structure.in_memory import forest_of_edges
 from goffish.algorithms.weights import check_range
 from goffish.gopher import BatchStep, SubgraphBatch, SubgraphProgram, per_partition, per_remote, per_vertex
 from goffish.kernels.csr import NO_WEIGHTS
@@ -137,13 +138,7 @@ class LabelPropagation(GreedyChoice):
         batch["label"], batch["remote_label"] = batch.vertex_ids, batch["remote_original"]
         batch["by_color"] = np.argsort(batch["value"], kind="stable")
         if self.weighted and batch.weights is not None:
-            source = np.repeat(np.arange(batch.num_vertices), batch.degrees)
-            unit = batch.subgraph_of_vertex()[source]
-            near, at = batch.targets >= 0, batch.targets.astype(np.int64)
-            number = np.empty(at.size, np.int64)
-            number[near] = batch.vertex_ids[at[near] + batch.subgraph_offsets[unit[near]]]
-            number[~near] = batch["remote_original"][~at[~near] + batch.remote_offsets[unit[~near]]]
-            batch["arcs"] = np.lexsort((number, source))
+            batch["arcs"] = order_arcs(batch, batch["remote_original"])
 
     def _turn(self, batch: SubgraphBatch, step: BatchStep, turn: int) -> None:
         number, color = divmod(turn, _ROUND)
@@ -186,3 +181,87 @@ class LabelPropagation(GreedyChoice):
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
         return {"community": sg["label"]}
+
+
+class SpanningForest(SubgraphProgram):
+    """A minimum spanning forest of an undirected graph.
+
+    Each partition keeps a forest of the edges that it holds: an edge that is left out closes a cycle of edges that come
+    before it, and so does it in the whole graph (as in S. Lattanzi et al., "Filtering: a method for solving graph
+    problems in MapReduce", SPAA 2011). Then one partition of each pair sends its forest to the other, in as many
+    supersteps as the number of partitions has binary digits.
+
+    Parameters
+    ----------
+    weighted : bool
+        Use edge weights if the graph has any.
+    """
+
+    message = {"low": np.int64, "high": np.int64, "weight": np.float64}
+    state = {"low": per_partition(np.int64), "high": per_partition(np.int64), "weight": per_partition(np.float64)}
+    aggregators = {"trees": "sum"}
+    rows = "free"
+    label_columns = ("source", "target")
+
+    def __init__(self, weighted: bool = True) -> None:
+        self.weighted = weighted
+
+    def init(self, sg: SubgraphBatch) -> None:
+        if self.weighted:
+            check_range(sg.weights)
+
+    def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
+        ids = batch.vertex_ids.astype(np.int64, copy=False)
+        low, high, weight = (np.ascontiguousarray(step.messages[name]) for name in self.message)
+        if step.number == 1:
+            self._gather(batch, step, ids)
+            return
+        if step.number == 2:
+            here = ids[step.messages["vertex"]]
+            low, high = np.minimum(low, here), np.maximum(low, here)
+        if low.size or step.number == 2:
+            self._keep(batch, low, high, weight)
+        filled = np.flatnonzero(np.diff(batch.subgraph_starts))
+        at, bit = int(np.searchsorted(filled, batch.partition)), 1 << (step.number - 2)
+        if at & bit:
+            other = batch.subgraph_starts[filled[at - bit]]
+            step.send_to_subgraph(
+                np.full(batch["low"].size, other), low=batch["low"], high=batch["high"], weight=batch["weight"]
+            )
+            batch["low"] = batch["high"] = batch["weight"] = ()
+            step.vote_to_halt()
+        elif bit >= filled.size:
+            step.aggregate("trees", step.graph.num_vertices - batch["low"].size)
+            step.vote_to_halt()
+
+    def _gather(self, batch: SubgraphBatch, step: BatchStep, ids: NDArray[np.int64]) -> None:
+        """Take the edges inside subgraphs, and send those between them to one of their ends."""
+        weighted = self.weighted and batch.weights is not None
+        weights = batch.weights if weighted else np.ones(batch.targets.size)
+        assert weights is not None
+        source = np.repeat(np.arange(batch.num_vertices), batch.degrees)
+        target = batch.targets + batch.subgraph_offsets[batch.subgraph_of_vertex()[source]]
+        near = np.flatnonzero((batch.targets >= 0) & (target > source))
+        batch["low"], batch["high"], batch["weight"] = ids[source[near]], ids[target[near]], weights[near]
+        arcs = batch.out_remotes()
+        sent = batch.start + arcs.source < arcs.vertex
+        step.send_to_vertex(
+            arcs.subgraph[sent], arcs.vertex[sent], low=ids[arcs.source[sent]], high=-1,
+            weight=weights[batch.targets < 0][sent],
+        )  # fmt: skip
+
+    @staticmethod
+    def _keep(
+        batch: SubgraphBatch, low: NDArray[np.int64], high: NDArray[np.int64], weight: NDArray[np.float64]
+    ) -> None:
+        """Add edges, and keep a forest, in the order of the edges of the graph: of equal weights the first count."""
+        low, high = np.concatenate((batch["low"], low)), np.concatenate((batch["high"], high))
+        weight = np.concatenate((batch["weight"], weight))
+        order = np.lexsort((high, low))
+        low, high, weight = low[order], high[order], weight[order]
+        vertices, numbers = np.unique(np.concatenate((low, high)), return_inverse=True)
+        kept = forest_of_edges(numbers[: low.size], numbers[low.size :], weight, vertices.size)
+        batch["low"], batch["high"], batch["weight"] = low[kept], high[kept], weight[kept]
+
+    def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
+        return {"source": sg["low"], "target": sg["high"], "weight": sg["weight"]}

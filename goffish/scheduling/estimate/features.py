@@ -145,6 +145,7 @@ WORK: Mapping[str, tuple[str, ...]] = {
     "cores": (*_TRAVERSAL, "arc * log2 vertices"),
     "independent-set": (*_TRAVERSAL, "arc * log2 vertices"),
     "coloring": (*_TRAVERSAL, "arc * log2 vertices"),
+    "spanning-forest": (*_TRAVERSAL, "arc * log2 vertices"),
     "label-propagation": _ITERATIVE,
     "eigenvector": _ITERATIVE,
     "katz": _ITERATIVE,
