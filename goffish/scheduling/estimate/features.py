@@ -147,6 +147,7 @@ WORK: Mapping[str, tuple[str, ...]] = {
     "coloring": (*_TRAVERSAL, "arc * log2 vertices"),
     "spanning-forest": (*_TRAVERSAL, "arc * log2 vertices"),
     "label-propagation": _ITERATIVE,
+    "walks": _TRAVERSAL,
     "eigenvector": _ITERATIVE,
     "katz": _ITERATIVE,
     "hits": _ITERATIVE,
