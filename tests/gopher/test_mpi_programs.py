@@ -17,7 +17,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "betweenness": {"pivots": 3, "seed": 1}, "triangles": {}, "cores": {}, "max-value": {}, "counts": {},
     "quotient": {}, "clustering": {}, "independent-set": {}, "coloring": {},
     "label-propagation": {}, "eigenvector": {"tolerance": 0.01}, "katz": {}, "hits": {"tolerance": 0.01},
-    "spanning-forest": {}, "walks": {"length": 5, "walks": 2},
+    "spanning-forest": {}, "strong-components": {}, "walks": {"length": 5, "walks": 2},
 }  # fmt: skip
 
 

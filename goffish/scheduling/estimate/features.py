@@ -130,6 +130,7 @@ _TRAVERSAL = ("vertex", "arc", "boundary arc", "superstep * partition")
 #: Terms of the work of an algorithm beyond the start-up of its engine.
 WORK: Mapping[str, tuple[str, ...]] = {
     "components": _TRAVERSAL,
+    "strong-components": _ITERATIVE,
     "max-value": _TRAVERSAL,
     "bfs": _TRAVERSAL,
     "hops": _TRAVERSAL,
