@@ -24,12 +24,17 @@ from tests.cases import grid, grid_blocks
 LAYOUT = build_layout(grid(24, 20), grid_blocks(24, 20), 12)
 JOBS = {
     "components": {}, "sssp": {"source": 0}, "bfs": {"source": 5}, "pagerank": {"supersteps": 30},
-    "blockrank": {"tolerance": 1e-4}, "cores": {}, "max-value": {},
+    "blockrank": {"tolerance": 1e-4}, "cores": {}, "max-value": {}, "label-propagation": {}, "hits": {"tolerance": 0.1},
+    "walks": {"length": 30, "walks": 1}, "spanning-forest": {}, "strong-components": {},
 }  # fmt: skip
 COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    "name",
+    # Hundreds of supersteps, with a checkpoint after each.
+    [pytest.param(name, marks=pytest.mark.slow) if name == "label-propagation" else name for name in JOBS],
+)
 @pytest.mark.parametrize("units", ["components", pytest.param("vertex", marks=pytest.mark.slow)])
 def test_resumed_equals_uninterrupted(tmp_path: Path, name: str, units: str) -> None:
     layout = LAYOUT if units == "components" else build_layout(grid(24, 20), grid_blocks(24, 20), 12, finder="vertex")
