@@ -34,7 +34,7 @@ def grid(width: int, height: int) -> Graph:
 
 def run(name: str, graph: PartitionedGraph, **options: Any) -> Result:
     job = make(name, options)
-    return run_program(job.program(graph.info.finder), graph)
+    return run_program(job.program(graph), graph)
 
 
 def row(label: str, job: str, form: str, result: Result) -> list[str]:

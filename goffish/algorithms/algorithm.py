@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
@@ -103,6 +103,8 @@ class Algorithm(Options, Marked):
         What users type, and one line of help.
     undirected : bool
         The algorithm ignores directions, so a directed graph is made undirected first.
+    parallel : {"min", "sum"}
+        Weight of the edge that then replaces the arcs between two vertices.
     in_memory : bool
         No engine answers the algorithm: a partitioned graph is put together in memory for it.
     final_table : bool
@@ -114,18 +116,15 @@ class Algorithm(Options, Marked):
     """
 
     undirected: ClassVar[bool] = False
+    parallel: ClassVar[Literal["min", "sum"]] = "min"
     in_memory: ClassVar[bool] = False
     final_table: ClassVar[bool] = True
     one_thread: ClassVar[bool] = False
     extra_tables: ClassVar[Mapping[str, str]] = {}
 
-    def program(self, units: str) -> SubgraphProgram:
-        """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        """The program for an engine that runs it on this graph."""
         raise InputError(f"{self.name} does not run on the engine")
-
-    def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
-        """As `program`, where options name vertices, or depend on the graph."""
-        return self.program(graph.info.finder)
 
     def needs_engine(self) -> bool:
         """Whether these options (or the algorithm) are answered by the engine only."""

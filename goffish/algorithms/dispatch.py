@@ -14,7 +14,7 @@ from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import Result, RunOptions, SubgraphProgram
 from goffish.gopher.folder import check_folder, write_folder
 from goffish.gopher.run import check_fit, open_engine
-from goffish.graph import Graph
+from goffish.graph import Graph, Parallel
 from goffish.graph.guards import GRAPH_ADVICE, expect
 from goffish.notebook import following, in_notebook
 from goffish.partial import local_path
@@ -109,7 +109,8 @@ def _on_engine(
         expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
         assert graph is not None
         wanted = workers if parts is None and isinstance(graph, Graph) else parts
-        made, seconds = _partitioned(graph, job is not None and job.undirected, wanted, method, units)
+        parallel = job.parallel if job is not None and job.undirected else None
+        made, seconds = _partitioned(graph, parallel, wanted, method, units)
         return made
 
     output = options.output
@@ -127,7 +128,7 @@ def _on_engine(
             made: Any = None
             with engine.together("options"):
                 if engine.leads:
-                    made = what.program_for(partitioned)
+                    made = what.program(partitioned)
             program: SubgraphProgram = engine.same(made)
         else:
             program = what
@@ -161,9 +162,9 @@ def _concluded(
 
 
 def _partitioned(
-    graph: AnyGraph, undirected: bool, parts: int | None, method: str | None, units: Units | None
+    graph: AnyGraph, parallel: Parallel | None, parts: int | None, method: str | None, units: Units | None
 ) -> tuple[PartitionedGraph, float]:
-    """The graph cut into the wanted units, and the seconds that took."""
+    """The graph cut into the wanted units, and the seconds that took; without directions if `parallel` is given."""
     begun = time.perf_counter()
     if isinstance(graph, PartitionedGraph):
         if method is not None:
@@ -172,19 +173,19 @@ def _partitioned(
             )
         if parts is not None and parts != graph.num_partitions:
             raise InputError(f"parts={parts}: the graph already has {graph.num_partitions} partitions; omit parts")
-        turned = undirected and graph.info.directed
-        if not turned and (units is None or units == graph.info.finder):
+        turned = parallel if graph.info.directed else None
+        if turned is None and (units is None or units == graph.info.finder):
             return graph, 0.0
         whole = graph.to_graph()
         cut = build_layout(
-            whole.to_undirected() if turned else whole, graph.owner(), graph.num_partitions,
+            whole if turned is None else whole.to_undirected(parallel=turned), graph.owner(), graph.num_partitions,
             finder=units or graph.info.finder,  # type: ignore[arg-type]
             partitioner=graph.info.partitioner,
         )  # fmt: skip
         return cut, time.perf_counter() - begun
     assert parts is not None
     cut = partition_graph(
-        graph.to_undirected() if undirected else graph, parts, "metis" if method is None else method,
-        units=units or "components",
+        graph if parallel is None else graph.to_undirected(parallel=parallel), parts,
+        "metis" if method is None else method, units=units or "components",
     )  # fmt: skip
     return cut, time.perf_counter() - begun

@@ -6,7 +6,7 @@ import inspect
 import sys
 import types
 import typing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import create_model
 
@@ -15,6 +15,9 @@ from goffish.errors import InputError
 from goffish.modules import load_module
 from goffish.partial import local_path
 
+if TYPE_CHECKING:
+    from goffish.gofs import PartitionedGraph
+
 #: Types of options, as fields of a model have them.
 _TYPES: dict[Any, Any] = {int: int, float: float, bool: bool, str: Name, int | str: Label}
 
@@ -22,7 +25,7 @@ _TYPES: dict[Any, Any] = {int: int, float: float, bool: bool, str: Name, int | s
 class _Program(Algorithm):
     kind: typing.ClassVar[Any] = None
 
-    def program(self, units: str) -> Any:
+    def program(self, graph: PartitionedGraph) -> Any:
         if (pickler := sys.modules.get("pyspark.cloudpickle")) is not None:  # executors do not have the file
             pickler.register_pickle_by_value(sys.modules[self.kind.__module__])
         try:

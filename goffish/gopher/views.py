@@ -310,6 +310,27 @@ class SubgraphBatch(_View):
         return SubgraphRows(self.subgraph_offsets, self.remote_offsets, self.offsets, self.targets)
 
     @property
+    def in_rows(self) -> SubgraphRows:
+        """As `rows`, for the arcs that end here."""
+        return SubgraphRows(self.subgraph_offsets, self._part.in_arcs.remote_offsets, self.in_offsets, self.in_targets)
+
+    def remotes(self, *, incoming: bool = False) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
+        """Return the remote table of `rows` or of `in_rows`.
+
+        Parameters
+        ----------
+        incoming : bool
+            The table of `in_rows` [default: False].
+
+        Returns
+        -------
+        tuple of arrays
+            Partitioned number and subgraph of each remote vertex.
+        """
+        arcs = self._part.in_arcs if incoming else self._part.out_arcs
+        return arcs.remote_vertex, arcs.remote_subgraph
+
+    @property
     def neighbor_offsets(self) -> NDArray[np.int64]:
         """Rows of each subgraph in `neighbors`, shape (subgraphs + 1,)."""
         return self._part.neighbor_offsets

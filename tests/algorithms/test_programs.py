@@ -105,8 +105,8 @@ def test_weights_that_add_up_to_infinity_are_refused_by_pagerank() -> None:
 
 def test_blockrank_is_limited_in_both_phases() -> None:
     graph, block = block_web(400, 1)
-    program = make("blockrank", {"max_iterations": 3, "tolerance": 1e-12}).program("")
-    stats = run_program(program, build_layout(graph, block.astype(np.int32), 20)).stats
+    layout = build_layout(graph, block.astype(np.int32), 20)
+    stats = run_program(make("blockrank", {"max_iterations": 3, "tolerance": 1e-12}).program(layout), layout).stats
     assert stats is not None
     assert stats.supersteps <= 2 * 4 + 1
 
@@ -320,7 +320,8 @@ def test_counts_and_quotient_graph(case: Case) -> None:
 def test_hop_counts(case: Case, pick: int) -> None:
     source = pick % case.graph.num_vertices
     job = make("hops", {"source": source})
-    result = run_program(job.program("components"), case.layout())
+    layout = case.layout()
+    result = run_program(job.program(layout), layout)
     assert result.stats is not None
     table, summary = job.finish(result.table, result.stats)
     wanted = list(nx.single_source_shortest_path_length(case.nx, source).values())

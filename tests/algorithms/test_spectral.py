@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 import goffish as gf
 from goffish.algorithms import rows
 from goffish.algorithms.spectral.in_memory import eigenvector_of, hits_of, katz_of
+from goffish.gofs import build_layout
 from goffish.graph import Graph, from_edges
 
 EDGES = st.integers(0, 12).flatmap(
@@ -86,6 +89,52 @@ def test_directed_eigenvectors(case: Case) -> None:
     assert found.scale == pytest.approx(largest, rel=1e-3)
 
 
+@settings(max_examples=60)
+@given(EDGES, st.booleans(), st.booleans(), st.integers(1, 5), st.sampled_from(["components", "vertex"]), st.data())
+def test_engines_satisfy_the_same_equations(
+    case: Case, directed: bool, weighted: bool, parts: int, units: Any, data: st.DataObject
+) -> None:
+    """Breaks when an arc between partitions is left out, or followed the wrong way."""
+    n, edges = case
+    graph, dense = build(n, edges, directed), matrix(n, edges, directed, weighted)
+    owner = data.draw(st.lists(st.integers(0, parts - 1), min_size=n, max_size=n))
+    cut = build_layout(graph, np.array(owner), parts, finder=units)
+    options: dict[str, Any] = {"weighted": weighted, "tolerance": 1e-8}
+    katz, alone = gf.katz(cut, **options), gf.katz(graph, **options)
+    assert katz.table["katz"].to_numpy() == pytest.approx(alone.table["katz"].to_numpy(), rel=2e-8)
+    assert katz.summary["alpha"] == pytest.approx(alone.summary["alpha"])
+    assert katz.summary["error_bound"] <= 1e-8 and katz.summary["iterations"] == alone.summary["iterations"]
+    exact = np.linalg.solve(np.eye(n) - katz.summary["alpha"] * dense.T, np.ones(n))
+    assert katz.table["katz"].to_numpy() == pytest.approx(exact, rel=1.1e-8)
+    hits = gf.hits(cut, **options)
+    hubs, a = (hits.table[name].to_numpy() for name in ("hub", "authority"))
+    square = float(np.linalg.eigvalsh(dense.T @ dense)[-1])
+    assert hits.summary["singular_value"] ** 2 == pytest.approx(square, rel=1e-7, abs=1e-12)
+    assert np.linalg.norm(dense.T @ dense @ a - square * a) <= 3e-8 * square * np.linalg.norm(a) + 1e-300
+    assert (a >= 0).all() and a.sum() == pytest.approx(1) and hits.summary["residual"] <= 1e-8
+    assert hubs == pytest.approx(dense @ a / ((dense @ a).sum() or 1.0))
+    if not directed:
+        found = gf.eigenvector(cut, **options)
+        x, value = found.table["eigenvector"].to_numpy(), found.summary["eigenvalue"]
+        assert value == pytest.approx(max(float(np.linalg.eigvalsh(dense)[-1]), 0.0), rel=1e-8, abs=1e-12)
+        assert np.linalg.norm(dense @ x - value * x) <= 1.1e-8 * value + 1e-300
+        assert (x >= 0).all() and np.linalg.norm(x) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_engines_take_as_many_passes(directed: bool) -> None:
+    rng = np.random.default_rng(3)
+    ends = rng.integers(0, 300, 1500), (rng.random(1500) ** 2 * 300).astype(int)
+    graph = from_edges(*ends, rng.random(1500), directed=directed)
+    for name in ("eigenvector", "katz", "hits"):
+        for weighted in (False, True):
+            alone = gf.run(name, graph, weighted=weighted, tolerance=1e-9)
+            found = gf.run(name, graph, weighted=weighted, tolerance=1e-9, parts=3)
+            assert abs(found.summary["iterations"] - alone.summary["iterations"]) <= 1
+            for column in alone.table.column_names[1:]:
+                assert found.table[column].to_numpy() == pytest.approx(alone.table[column].to_numpy(), abs=1e-7)
+
+
 @pytest.mark.parametrize("directed", [False, True])
 def test_same_bits_for_every_number_of_threads(directed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a sum depends on which thread did what, or on the width of the vertex numbers."""
@@ -127,8 +176,15 @@ def test_tables_stores_and_hostile_weights() -> None:
     assert gf.katz(graph, weighted=True).to_dict() == pytest.approx({"a": 3, "b": 4, "c": 3, "d": 1}, rel=1e-6)
     parted = gf.partition(graph, parts=2)
     for name in ("eigenvector", "katz", "hits"):
-        assert gf.run(name, parted).to_dict() == gf.run(name, graph).to_dict()
-        assert len(gf.run(name, from_edges([], []))) == 0
+        for weighted in (False, True):
+            expected = gf.run(name, graph, weighted=weighted)
+            found = gf.run(name, parted, weighted=weighted)
+            for column in expected.table.column_names[1:]:
+                assert found.to_dict(column) == pytest.approx(expected.to_dict(column), abs=1e-6)
+            assert found.summary.keys() == {*expected.summary, "supersteps"}
+            assert found.table.schema.equals(expected.table.schema)
+        for empty in (gf.run(name, from_edges([], [])), gf.run(name, from_edges([], []), parts=1)):
+            assert len(empty) == 0 and empty.summary["iterations"] == 0
     isolated = from_edges([], [], isolated=[1, 2, 3, 4], directed=True)
     assert gf.eigenvector(isolated).to_dict() == dict.fromkeys((1, 2, 3, 4), 0.5)
     assert gf.hits(isolated).to_dict() == dict.fromkeys((1, 2, 3, 4), 0.0)
@@ -140,14 +196,17 @@ def test_tables_stores_and_hostile_weights() -> None:
 def test_errors() -> None:
     ring = from_edges([1, 2, 3], [2, 3, 1])
     path = from_edges(np.arange(9), np.arange(1, 10), directed=True)
-    with pytest.raises(gf.JobError, match="the directed graph has no cycles"):
-        gf.eigenvector(path)
-    with pytest.raises(gf.JobError, match=r"no convergence after 2 iterations: relative residual .*, tolerance 1e-09"):
-        gf.eigenvector(from_edges([1, 2, 3, 3], [2, 3, 1, 4]), tolerance=1e-9, max_iterations=2)
-    with pytest.raises(gf.JobError, match=r"alpha=0\.6: decrease alpha"):
-        gf.katz(ring, alpha=0.6)
-    with pytest.raises(gf.JobError, match="no convergence after 1 iterations with alpha=1e"):
-        gf.katz(ring, alpha=1e300)
+    kite = from_edges([1, 2, 3, 3], [2, 3, 1, 4])
+    for parts in ({}, {"parts": 2}):
+        with pytest.raises(gf.JobError, match="the directed graph has no cycles"):
+            gf.run("eigenvector", path, **parts)
+        for name in ("eigenvector", "hits"):
+            with pytest.raises(gf.JobError, match=r"no convergence after 2 iterations: .*residual .*, tolerance 1e-09"):
+                gf.run(name, kite, tolerance=1e-9, max_iterations=2, **parts)
+        with pytest.raises(gf.JobError, match=r"alpha=0\.6: decrease alpha"):
+            gf.run("katz", ring, alpha=0.6, **parts)
+        with pytest.raises(gf.JobError, match="no convergence after 1 iterations with alpha=1e"):
+            gf.run("katz", ring, alpha=1e300, **parts)
     for options, told in (
         ({"tolerance": 0.0}, "tolerance=0.0 should be greater than 0"),
         ({"tolerance": float("nan")}, "tolerance=nan"),

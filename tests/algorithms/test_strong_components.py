@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import goffish as gf
 from goffish.algorithms.components.in_memory import strong_component_of
+from goffish.gofs import build_layout
 from goffish.graph import Graph
 from tests.algorithms.test_whole_components import EDGES, build
 
@@ -47,6 +50,40 @@ def test_components_equal_those_of_networkx(case: tuple[int, list[tuple[int, int
     between = {(names[u], names[v]) for u, v in reference.edges if names[u] != names[v]}
     assert {(row["source"], row["target"]) for row in condensed.edges.to_pylist()} == between
     assert {row["vertex"]: row["size"] for row in condensed.vertices.to_pylist()} == dict(sizes)
+
+
+@given(EDGES, st.booleans(), st.integers(1, 5), st.sampled_from(["components", "single", "vertex"]), st.data())
+def test_engines_find_the_same(
+    case: tuple[int, list[tuple[int, int]]], directed: bool, parts: int, units: Any, data: st.DataObject
+) -> None:
+    """Breaks when a search stops at the end of a partition, or goes on into another group."""
+    n, edges = case
+    graph = build(n, edges, directed)
+    owner = data.draw(st.lists(st.integers(0, parts - 1), min_size=n, max_size=n))
+    alone = gf.strongly_connected_components(graph)
+    found = gf.strongly_connected_components(build_layout(graph, np.array(owner), parts, finder=units))
+    assert found.table.equals(alone.table)
+    assert found.summary == alone.summary | {"supersteps": found.summary["supersteps"]}
+
+
+def test_engines_divide_long_chains() -> None:
+    """Breaks when components are found one after the other: chains need few rounds, in either order of the numbers."""
+    n = 600
+    rng = np.random.default_rng(1)
+    for numbers in (np.arange(n), np.arange(n)[::-1], rng.permutation(n)):
+        pairs = numbers.reshape(-1, 2)
+        src = np.concatenate((pairs[:, 0], pairs[:, 1], pairs[:-1, 1]))
+        dst = np.concatenate((pairs[:, 1], pairs[:, 0], pairs[1:, 0]))
+        chain = gf.from_edges(src, dst, directed=True, labels=np.arange(n))
+        found = gf.run("strong-components", chain, parts=2)
+        assert found.table.equals(gf.strongly_connected_components(chain).table)
+        assert found.summary["components"] == n // 2 and found.summary["supersteps"] < 200
+    for m in (900, 2600, 9000):
+        graph = build(2000, rng.integers(0, 2000, (m, 2)).tolist(), True)
+        assert gf.run("strong-components", graph, parts=3).table["component"].to_pylist() == (
+            gf.strongly_connected_components(graph).table["component"].to_pylist()
+        )
+    assert len(gf.run("strong-components", gf.from_edges([], [], directed=True), parts=1)) == 0
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])

@@ -247,9 +247,21 @@ def test_engines_choose_alike(case: Case, directed: bool, parts: int, units: Any
     graph = build(n, edges, directed)
     owner = data.draw(st.lists(st.integers(0, parts - 1), min_size=n, max_size=n))
     cut = build_layout(graph, np.array(owner), parts, finder=units)
-    for name in ("coloring", "independent-set"):
+    for name in ("coloring", "independent-set", "label-propagation"):
         alone, found = gf.run(name, graph), gf.run(name, cut, units=units)
         assert found.to_dict() == alone.to_dict()
         assert {figure: found.summary[figure] for figure in alone.summary} == alone.summary
         assert found.table.schema.equals(alone.table.schema)
         assert found.stats is not None
+    weight = data.draw(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 5.0]), min_size=len(edges), max_size=len(edges)))
+    weighted = build(n, edges, directed, weight=weight)
+    forest = gf.minimum_spanning_forest(weighted)
+    cut = build_layout(weighted, np.array(owner), parts, finder=units)
+    for found in (gf.minimum_spanning_forest(cut), gf.run("spanning-forest", cut, threads=2)):
+        assert found.table.equals(forest.table)
+        assert {figure: found.summary[figure] for figure in forest.summary} == forest.summary
+    plain = gf.minimum_spanning_forest(cut, weighted=False)
+    assert plain.table.equals(gf.minimum_spanning_forest(weighted, weighted=False).table)
+    alone = gf.label_propagation(weighted)
+    found = gf.label_propagation(cut)
+    assert found.to_dict() == alone.to_dict() and found.summary["rounds"] == alone.summary["rounds"]

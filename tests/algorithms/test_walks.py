@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import goffish as gf
-from goffish.algorithms.walks import in_memory
+from goffish.algorithms.walks import in_memory, subgraph
+from goffish.gofs import build_layout
 from goffish.graph import Graph
 from tests.algorithms.test_spectral import EDGES, Case, build, matrix
 
@@ -31,6 +33,43 @@ def test_walks_follow_arcs(case: Case, directed: bool, weighted: bool, p: float,
         for u, v in pairwise(row):
             assert (u == v == -1) or (weights[u, v] > 0 if v >= 0 else not weights[u].any())
     assert (gf.random_walks(graph, **options, threads=3) == walks).all()
+
+
+@settings(max_examples=60)
+@given(EDGES, st.booleans(), st.booleans(), st.integers(1, 5), st.sampled_from(["components", "vertex"]), st.data())
+def test_engines_walk_alike(
+    case: Case, directed: bool, weighted: bool, parts: int, units: Any, data: st.DataObject
+) -> None:
+    """Breaks when a random number is drawn for an arc that has another place among those of the vertex."""
+    n, edges = case
+    graph = build(n, edges, directed)
+    owner = data.draw(st.lists(st.integers(0, parts - 1), min_size=n, max_size=n))
+    cut = build_layout(graph, np.array(owner), parts, finder=units)
+    sources = data.draw(st.none() | st.lists(st.integers(0, n - 1), max_size=4))
+    options = {"length": 6, "walks": 2, "weighted": weighted, "seed": n, "sources": sources}
+    alone, found = gf.run("walks", graph, **options), gf.run("walks", cut, **options)
+    assert found.table.equals(alone.table)
+    assert found.summary == alone.summary | {"supersteps": found.summary["supersteps"]}
+
+
+def test_long_walks_on_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when visits are lost as their table grows."""
+    graph = gf.from_networkx(nx.gnm_random_graph(300, 900, seed=1))
+    alone = gf.run("walks", graph, length=40, walks=3)
+    monkeypatch.setattr(subgraph, "_LEAST_ROWS", 1)
+    for parts in (1, 3):
+        found = gf.run("walks", graph, length=40, walks=3, parts=parts)
+        assert found.table.equals(alone.table)
+    texts = gf.from_edges(["a", "b", "c", "a"], ["b", "c", "d", "d"])
+    options = {"length": 3, "walks": 5, "sources": ["c", "a", "c"]}
+    assert gf.run("walks", texts, parts=2, **options).table.equals(gf.run("walks", texts, **options).table)
+    assert len(gf.run("walks", gf.from_edges([], []), parts=1)) == 0
+    with pytest.raises(gf.InputError, match=r"q=2: biases work only in memory; omit parts and engine"):
+        gf.run("walks", texts, parts=2, q=2.0)
+    with pytest.raises(gf.InputError, match="are too many for one array"):
+        gf.run("walks", texts, parts=2, walks=1 << 30, length=1 << 30)
+    with pytest.raises(gf.InputError, match="the graph has no weights"):
+        gf.run("walks", texts, parts=2, weighted=True)
 
 
 def frequencies(walks: np.ndarray, steps: int) -> Counter[tuple[int, ...]]:

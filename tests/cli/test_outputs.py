@@ -186,7 +186,7 @@ def check_samples(name: str, body: dict[str, Any]) -> None:
         assert set(vectors) == set(near)
         assert vectors[1] != vectors[7] and any(vectors[1])
         return
-    assert body["summary"] == {"walks": 60, "steps": 4800} and len(rows) == 60 * 81
+    assert body["summary"].items() >= {"walks": 60, "steps": 4800}.items() and len(rows) == 60 * 81
     for row, after in pairwise(rows):
         if row["walk"] == after["walk"]:
             assert after["step"] == row["step"] + 1 and near.has_edge(row["vertex"], after["vertex"])

@@ -24,22 +24,27 @@ from tests.cases import grid, grid_blocks
 LAYOUT = build_layout(grid(24, 20), grid_blocks(24, 20), 12)
 JOBS = {
     "components": {}, "sssp": {"source": 0}, "bfs": {"source": 5}, "pagerank": {"supersteps": 30},
-    "blockrank": {"tolerance": 1e-4}, "cores": {}, "max-value": {},
+    "blockrank": {"tolerance": 1e-4}, "cores": {}, "max-value": {}, "label-propagation": {}, "hits": {"tolerance": 0.1},
+    "walks": {"length": 30, "walks": 1}, "spanning-forest": {}, "strong-components": {},
 }  # fmt: skip
 COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    "name",
+    # Hundreds of supersteps, with a checkpoint after each.
+    [pytest.param(name, marks=pytest.mark.slow) if name == "label-propagation" else name for name in JOBS],
+)
 @pytest.mark.parametrize("units", ["components", pytest.param("vertex", marks=pytest.mark.slow)])
 def test_resumed_equals_uninterrupted(tmp_path: Path, name: str, units: str) -> None:
     layout = LAYOUT if units == "components" else build_layout(grid(24, 20), grid_blocks(24, 20), 12, finder="vertex")
     job = make(name, JOBS[name])
-    whole = run_program(job.program(units), layout)
+    whole = run_program(job.program(layout), layout)
     assert whole.stats is not None
     stop = max(1, whole.stats.supersteps // 2)
     with pytest.raises(JobError, match="not finished"):
-        run_program(job.program(units), layout, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1)
-    resumed = run_program(job.program(units), layout, checkpoint_dir=tmp_path, checkpoint_every=1, resume=True)
+        run_program(job.program(layout), layout, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1)
+    resumed = run_program(job.program(layout), layout, checkpoint_dir=tmp_path, checkpoint_every=1, resume=True)
     assert resumed.stats is not None
     assert resumed.table.equals(whole.table)
     assert resumed.stats.steps.select(COUNTS).equals(whole.stats.steps.select(COUNTS))
@@ -69,7 +74,7 @@ def test_figures_reported_before_the_checkpoint_are_kept(tmp_path: Path) -> None
 
 
 def test_resume_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
-    result = run_program(make("components", {}).program(""), LAYOUT, checkpoint_dir=tmp_path / "new", resume=True)
+    result = run_program(make("components", {}).program(LAYOUT), LAYOUT, checkpoint_dir=tmp_path / "new", resume=True)
     assert result.stats is not None
     assert result.stats.supersteps == 7
 
@@ -77,7 +82,7 @@ def test_resume_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
 def _interrupted(path: Path, **options: Any) -> None:
     with pytest.raises(JobError):
         run_program(
-            make("sssp", {"source": 0, **options}).program(""), LAYOUT, max_supersteps=3, checkpoint_dir=path,
+            make("sssp", {"source": 0, **options}).program(LAYOUT), LAYOUT, max_supersteps=3, checkpoint_dir=path,
             checkpoint_every=2,
         )  # fmt: skip
 
@@ -90,7 +95,7 @@ def test_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
         (make("sssp", {"source": 0}), build_layout(grid(24, 20), grid_blocks(24, 20, 1, 1), 1)),
     ):
         with pytest.raises(InputError, match="the checkpoint belongs to another job"):
-            run_program(job.program(""), layout, checkpoint_dir=tmp_path, resume=True)
+            run_program(job.program(layout), layout, checkpoint_dir=tmp_path, resume=True)
 
 
 def test_checkpoint_of_other_weights_or_options_is_refused(tmp_path: Path) -> None:
@@ -110,10 +115,10 @@ def test_checkpoint_of_other_weights_or_options_is_refused(tmp_path: Path) -> No
         return run_program(program, layout, checkpoint_dir=tmp_path / folder, resume=True)
 
     sssp = make("sssp", {"source": 0})
-    stop(sssp.program(""), path_graph(1.0), "weights")
+    stop(sssp.program(LAYOUT), path_graph(1.0), "weights")
     with pytest.raises(InputError, match="belongs to another job"):
-        resume(sssp.program(""), path_graph(5.0), "weights")
-    assert resume(sssp.program(""), path_graph(1.0), "weights").to_dict()[39] == 39.0
+        resume(sssp.program(LAYOUT), path_graph(5.0), "weights")
+    assert resume(sssp.program(LAYOUT), path_graph(1.0), "weights").to_dict()[39] == 39.0
 
     zeros, other = np.zeros(5000), np.zeros(5000)
     other[1000] = 100
@@ -145,25 +150,25 @@ def test_damaged_checkpoint_is_an_error(tmp_path: Path, how: str) -> None:
         kept = rows.read_bytes().splitlines(keepends=True)[:-1]
         rows.unlink() if how == "rows gone" else rows.write_bytes(b"".join(kept))
     with pytest.raises(CheckpointError, match="damaged checkpoint"):
-        run_program(make("sssp", {"source": 0}).program(""), LAYOUT, checkpoint_dir=tmp_path, resume=True)
+        run_program(make("sssp", {"source": 0}).program(LAYOUT), LAYOUT, checkpoint_dir=tmp_path, resume=True)
 
 
 def test_counters_are_written_once(tmp_path: Path) -> None:
     """Breaks when every checkpoint writes all counters since the beginning, or those of a run before are taken."""
     job = make("pagerank", {"supersteps": 40})
-    whole = run_program(job.program(""), LAYOUT)
+    whole = run_program(job.program(LAYOUT), LAYOUT)
     assert whole.stats is not None
     sizes = []
     for stop, resume in ((9, False), (4, False), (8, True), (32, True)):
         with pytest.raises(JobError, match="not finished"):
-            run_program(job.program(""), LAYOUT, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1,
+            run_program(job.program(LAYOUT), LAYOUT, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1,
                         resume=resume)  # fmt: skip
         sizes.append((tmp_path / "checkpoint.json").stat().st_size)
         (rows,) = tmp_path.glob("rows-*.jsonl")
         with rows.open("ab") as file:
             file.write(b'{"superstep": ')
     assert max(sizes) < min(sizes) + 20
-    resumed = run_program(job.program(""), LAYOUT, checkpoint_dir=tmp_path, checkpoint_every=1, resume=True)
+    resumed = run_program(job.program(LAYOUT), LAYOUT, checkpoint_dir=tmp_path, checkpoint_every=1, resume=True)
     assert resumed.stats is not None
     assert resumed.stats.steps.select(COUNTS).equals(whole.stats.steps.select(COUNTS))
 
@@ -180,7 +185,7 @@ def test_full_disk_while_checkpointing_keeps_the_checkpoint_before(
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(StoreError, match=r"cannot write the checkpoint \(No space left on device\)"):
         run_program(
-            make("sssp", {"source": 0}).program(""),
+            make("sssp", {"source": 0}).program(LAYOUT),
             LAYOUT,
             checkpoint_dir=tmp_path,
             resume=True,
@@ -188,8 +193,8 @@ def test_full_disk_while_checkpointing_keeps_the_checkpoint_before(
         )
     monkeypatch.undo()
     assert json.loads((tmp_path / "checkpoint.json").read_text())["superstep"] == before
-    resumed = run_program(make("sssp", {"source": 0}).program(""), LAYOUT, checkpoint_dir=tmp_path, resume=True)
-    assert resumed.table.equals(run_program(make("sssp", {"source": 0}).program(""), LAYOUT).table)
+    resumed = run_program(make("sssp", {"source": 0}).program(LAYOUT), LAYOUT, checkpoint_dir=tmp_path, resume=True)
+    assert resumed.table.equals(run_program(make("sssp", {"source": 0}).program(LAYOUT), LAYOUT).table)
 
 
 _SLOW = """

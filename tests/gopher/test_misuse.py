@@ -163,6 +163,6 @@ def test_unknown_engine_and_thread_counts() -> None:
 def test_a_program_that_needs_connected_units_refuses_partitions() -> None:
     layout = build_layout(from_edges([0, 2], [1, 3]), np.zeros(4, np.int32), 1, finder="single")
     with pytest.raises(InputError, match="requires connected subgraphs"):
-        run_program(make("max-value", {}).program("single"), layout)
+        run_program(make("max-value", {}).program(layout), layout)
     assert nx.number_connected_components(nx.Graph([(0, 1), (2, 3)])) == 2
-    assert run_program(make("components", {}).program("single"), layout).to_dict() == {0: 1, 1: 1, 2: 3, 3: 3}
+    assert run_program(make("components", {}).program(layout), layout).to_dict() == {0: 1, 1: 1, 2: 3, 3: 3}

@@ -98,7 +98,7 @@ comm, store, folder = MPI.COMM_WORLD, open_store(sys.argv[1]), sys.argv[2]
 two = comm.Split(comm.rank // 2, comm.rank)
 JOBS = (("pagerank", {"supersteps": 12}, 5), ("blockrank", {"tolerance": 1e-4}, 9), ("sssp", {"source": 3}, 4))
 for name, options, stop in JOBS:
-    program = make(name, options).program("components")
+    program = make(name, options).program(store)
 
     def both(engine, where, **more):
         found = None

@@ -16,6 +16,8 @@ JOBS: dict[str, dict[str, Any]] = {
     "pagerank": {"supersteps": 10}, "blockrank": {"tolerance": 1e-4}, "louvain": {"seed": 1},
     "betweenness": {"pivots": 3, "seed": 1}, "triangles": {}, "cores": {}, "max-value": {}, "counts": {},
     "quotient": {}, "clustering": {}, "independent-set": {}, "coloring": {},
+    "label-propagation": {}, "eigenvector": {"tolerance": 0.01}, "katz": {}, "hits": {"tolerance": 0.01},
+    "spanning-forest": {}, "strong-components": {}, "walks": {"length": 5, "walks": 2},
 }  # fmt: skip
 
 

@@ -302,7 +302,8 @@ def jobs(case: Case) -> list[Any]:
     return [
         make(name, options.get(name, {}))
         for name, kind in ALGORITHMS.items()
-        if not kind.in_memory and not (kind.undirected and case.nx.is_directed())
+        # Directed graphs without cycles have no principal eigenvector.
+        if not kind.in_memory and not ((kind.undirected or name == "eigenvector") and case.nx.is_directed())
     ]
 
 
@@ -311,9 +312,9 @@ def jobs(case: Case) -> list[Any]:
 def test_result_and_counts_do_not_depend_on_the_number_of_threads(case: Case, finder: str) -> None:
     layout = case.layout(finder)
     for job in jobs(case):
-        first = run_program(job.program_for(layout), layout, threads=1)
+        first = run_program(job.program(layout), layout, threads=1)
         with no_graph_is_small():
-            other = run_program(job.program_for(layout), layout, threads=3)
+            other = run_program(job.program(layout), layout, threads=3)
         assert other.table.equals(first.table), job.name
         names = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
         assert other.stats is not None and first.stats is not None
@@ -370,9 +371,8 @@ def test_inboxes_are_ordered_by_source_and_order_of_sending(case: Case) -> None:
 
 
 def test_counters_add_up() -> None:
-    result = run_program(
-        make("components", {}).program("components"), build_layout(grid(40, 30), grid_blocks(40, 30), 12)
-    )
+    layout = build_layout(grid(40, 30), grid_blocks(40, 30), 12)
+    result = run_program(make("components", {}).program(layout), layout)
     stats = result.stats
     assert stats is not None
     told = stats.to_dict()

@@ -50,7 +50,7 @@ def _same(columns: Any, others: Any) -> None:
 
 
 def _program(name: str, **options: Any) -> SubgraphProgram:
-    return make(name, options).program("components")
+    return make(name, options).program(SOCIAL)
 
 
 def test_components_and_distances_as_networkx(spark: Any, tmp_path: Path) -> None:

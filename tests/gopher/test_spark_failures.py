@@ -64,7 +64,7 @@ KILLED = """
     killed = []
     spark = session(master="local-cluster[2,1,1024]", memory="1g", config={"spark.executor.memory": "1g"})
     graph = gf.open(sys.argv[1])
-    program = make("pagerank", {"supersteps": 12}).program("components")
+    program = make("pagerank", {"supersteps": 12}).program(graph)
     expected, stats = run_local(program, graph, threads=1)
     found, counted = run_spark(program, graph, spark=spark, checkpoint_every=4, progress=kill)
     same = all(a[n].tobytes() == b[n].tobytes() for a, b in zip(expected, found, strict=True) for n in a)

@@ -143,7 +143,7 @@ class Betweenness(Algorithm):
     def labels(self) -> list[int | str]:
         return [*(self.sources or ()), *(self.targets or ())]
 
-    def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.betweenness.subgraph.program import Ends, PartitionedBetweenness
 
         if self.only_whole():

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -21,7 +22,7 @@ class Triangles(Algorithm):
     title = "Number of triangles through each vertex, ignoring directions, self-loops and parallel edges."
     undirected = True
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import TriangleCount
 
         return TriangleCount()
@@ -42,7 +43,7 @@ class Clustering(Algorithm):
     title = "Local clustering coefficient of each vertex, ignoring directions, self-loops and parallel edges."
     undirected = True
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import ClusteringCoefficients
 
         return ClusteringCoefficients()
@@ -66,7 +67,7 @@ class Cores(Algorithm):
     one_thread = True
     undirected = True
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import CoreNumbers
 
         return CoreNumbers()
@@ -115,7 +116,7 @@ class Counts(Algorithm):
     name = "counts"
     title = "Numbers of vertices, arcs and remote arcs of each subgraph."
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import GraphCounts
 
         return GraphCounts()
@@ -133,7 +134,7 @@ class Quotient(Algorithm):
     name = "quotient"
     title = "Quotient graph: neighboring subgraphs and the number of edges between them."
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import QuotientGraph
 
         return QuotientGraph()

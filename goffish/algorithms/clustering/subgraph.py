@@ -182,6 +182,17 @@ def find_remote(batch: SubgraphBatch, subgraph: NDArray[np.int64], vertex: NDArr
     return np.searchsorted(table, subgraph * span + vertex)
 
 
+def order_arcs(batch: SubgraphBatch, remote_number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Arcs of each row in the order of the graph as read; `remote_number` has the numbers of remote vertices there."""
+    source = np.repeat(np.arange(batch.num_vertices), batch.degrees)
+    unit = batch.subgraph_of_vertex()[source]
+    near, at = batch.targets >= 0, batch.targets.astype(np.int64)
+    number = np.empty(at.size, np.int64)
+    number[near] = batch.vertex_ids[at[near] + batch.subgraph_offsets[unit[near]]]
+    number[~near] = remote_number[~at[~near] + batch.remote_offsets[unit[~near]]]
+    return np.lexsort((number, source))
+
+
 def row_middles(batch: SubgraphBatch) -> NDArray[np.int64]:
     middle = np.empty(batch.num_vertices, np.int64)
     kernels.split_rows(batch.offsets, batch.targets, middle)

@@ -131,7 +131,7 @@ class Louvain(Algorithm):
                 raise ValueError(f"{name} requires variant='default'")
         return self
 
-    def program_for(self, graph: PartitionedGraph) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.communities.named import starting_point
         from goffish.algorithms.communities.subgraph.program import PartitionedLouvain, Refinement
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -23,10 +24,10 @@ class Components(Algorithm):
     title = "Weakly connected components, each labeled by its largest vertex."
     one_thread = True
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import ConnectedComponents, PartitionCentricComponents
 
-        return PartitionCentricComponents() if units == "single" else ConnectedComponents()
+        return PartitionCentricComponents() if graph.info.finder == "single" else ConnectedComponents()
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.components.in_memory import connected_components
@@ -47,8 +48,18 @@ class StrongComponents(Algorithm):
 
     name = "strong-components"
     title = "Strongly connected components, each labeled by its largest vertex."
-    in_memory = True
+    final_table = False
     one_thread = True
+
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.components.subgraph import StrongComponents as Program
+
+        return Program()
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        from goffish.algorithms.components.in_memory import strong_components_of_numbers
+
+        return strong_components_of_numbers(table["vertex"], table["component"].to_numpy())
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.components.in_memory import strongly_connected_components
@@ -64,7 +75,7 @@ class MaxValue(Algorithm):
 
     attribute: Name | None = Field(default=None, description="Vertex attribute [default: the vertex number].")
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import MaxVertexValue
 
         return MaxVertexValue(self.attribute)
@@ -123,17 +134,17 @@ def strongly_connected_components(graph: AnyGraph, *, threads: int | None = None
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. Of an undirected graph, the components are
-        those of `connected_components`.
+        Graph to analyze. Of an undirected graph, the components are those of `connected_components`.
     threads : int, optional
-        The kernel uses one thread and warns if you pass this option.
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
 
     Returns
     -------
     Result
         Columns ``vertex`` and ``component`` (label of the largest vertex of the component). `summary` holds
         ``components`` (their number), ``largest`` (vertices in the largest one) and ``trivial`` (components of one
-        vertex).
+        vertex); for a partitioned graph also ``supersteps``.
 
     Raises
     ------
@@ -144,7 +155,9 @@ def strongly_connected_components(graph: AnyGraph, *, threads: int | None = None
     -----
     One depth-first search without recursion (D. J. Pearce, "A space-efficient algorithm for finding strongly connected
     components", Information Processing Letters 116(1), 2016), linear in the number of edges, with 17 bytes a vertex
-    beside the graph if it has fewer than 2^31 vertices.
+    beside the graph if it has fewer than 2^31 vertices. On a partitioned graph, rounds of two searches, forward and
+    backward, divide the vertices until each part is a component; the expected number of rounds grows with the logarithm
+    of the number of components. The result is the same.
 
     Examples
     --------

@@ -91,15 +91,23 @@ def strongly_connected_components(graph: Graph) -> Result:
     return _named(graph, found, "strongly_connected_components", "trivial")
 
 
+def strong_components_of_numbers(vertices: Any, number: NDArray[np.int64]) -> tuple[pa.Table, dict[str, Any]]:
+    """Table and summary from a number that the vertices of each component have in common; `vertices` are all labels."""
+    _, found = np.unique(number, return_inverse=True)
+    largest = kernels.last_members(found, np.empty(number.size, np.int64))
+    return pa.table({"vertex": vertices, "component": vertices.take(pa.array(largest))}), _census(largest, "trivial")
+
+
 def _named(graph: Graph, largest: NDArray[np.integer[Any]], algorithm: str, single: str) -> Result:
     """The result for the largest vertex of each vertex's component."""
-    components, most, alone = kernels.census(largest, np.zeros(largest.size, np.int64))
     if graph.labels is None:
         component = pa.array(largest.astype(np.int64, copy=False))
     else:
         component = graph.labels.take(pa.array(largest))
-    return Result(
-        algorithm,
-        pa.table({"vertex": graph.label_column(), "component": component}),
-        {"components": int(components), "largest": int(most), single: int(alone)},
-    )
+    table = pa.table({"vertex": graph.label_column(), "component": component})
+    return Result(algorithm, table, _census(largest, single))
+
+
+def _census(largest: NDArray[np.integer[Any]], single: str) -> dict[str, Any]:
+    components, most, alone = kernels.census(largest, np.zeros(largest.size, np.int64))
+    return {"components": int(components), "largest": int(most), single: int(alone)}

@@ -1,4 +1,4 @@
-"""Weakly connected components and the maximum vertex value, against the engine."""
+"""Connected components, weakly and strongly, and the maximum vertex value, against the engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from goffish.algorithms.components import step_kernels as kernels
 from goffish.errors import InputError
 from goffish.gopher import (
     BatchStep,
@@ -15,6 +16,7 @@ from goffish.gopher import (
     SubgraphBatch,
     SubgraphProgram,
     Superstep,
+    per_partition,
     per_subgraph,
     per_vertex,
 )
@@ -146,3 +148,75 @@ class PartitionCentricComponents(SubgraphProgram):
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
         return {"component": sg["value"][sg["piece"]]}
+
+
+class StrongComponents(SubgraphProgram):
+    """Strongly connected components, each named by a number that its vertices have in common.
+
+    In each round, every vertex takes the highest rank among the vertices that reach it. Those that reach the vertex
+    with this rank, through vertices that took it as well, are its component (S. Orzan, "On distributed verification and
+    verified distribution", 2004). Others that took the same rank are a group, apart from all others, in the next round;
+    as ranks are random, long chains of components fall apart in few rounds (D. Coppersmith, L. Fleischer, B.
+    Hendrickson, A. Pinar, "A divide-and-conquer algorithm for identifying strongly connected components", 2003).
+    """
+
+    message = {"color": np.int64, "group": np.int64}
+    state = {
+        "done": per_vertex(np.bool_),
+        "group": per_vertex(np.int64),
+        "color": per_vertex(np.int64),
+        "back": per_vertex(np.bool_),
+        "rank": per_vertex(np.int64),
+        "backward": per_partition(np.bool_),
+    }
+    aggregators = {"moved": "or", "left": "or"}
+
+    def init(self, sg: SubgraphBatch) -> None:
+        kernels.draw_ranks(sg.vertex_ids, sg["rank"])
+
+    def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
+        search = kernels.Search(batch["done"], batch["group"], batch["color"], batch["back"])
+        vertex, color, group = (np.ascontiguousarray(step.messages[name]) for name in ("vertex", "color", "group"))
+        backward, left = bool(batch["backward"].any()), step.aggregated("left")
+        if left is not None and not left:
+            step.vote_to_halt()
+            return
+        if not step.aggregated("moved"):
+            if step.number > 1 and not backward:
+                backward, vertex = True, np.flatnonzero(~search.done & (search.color == batch["rank"]))
+            else:
+                backward, vertex = False, self._next_round(search)
+            color, group = batch["rank"][vertex], search.group[vertex]
+        batch["backward"] = [backward]
+        moved = np.zeros(batch.num_vertices, np.bool_)
+        units, rows = batch.subgraph_of_vertex(), batch.in_rows if backward else batch.rows
+        if backward:
+            kernels.reach_backward(vertex, color, units, rows, search, moved)
+        else:
+            order = np.argsort(color)[::-1]
+            kernels.reach_forward(vertex[order], color[order], group[order], units, rows, search, moved)
+        step.aggregate("moved", moved.any() and self._send(batch, step, moved, backward))
+        step.aggregate("left", not (search.done | search.back).all())
+
+    @staticmethod
+    def _send(batch: SubgraphBatch, step: BatchStep, moved: NDArray[np.bool_], backward: bool) -> bool:
+        """Send the colors of some vertices along cut arcs, or against them; returns whether there are any."""
+        arcs = batch.in_remotes() if backward else batch.out_remotes()
+        sent = moved[arcs.source]
+        source = arcs.source[sent]
+        step.send_to_vertex(
+            arcs.subgraph[sent], arcs.vertex[sent], color=batch["color"][source], group=batch["group"][source]
+        )
+        return bool(sent.any())
+
+    @staticmethod
+    def _next_round(search: kernels.Search) -> NDArray[np.int64]:
+        """Set components apart that are complete; returns the other vertices."""
+        search.done[search.back] = True
+        others = np.flatnonzero(~search.done)
+        search.group[others] = search.color[others]
+        search.color[others] = np.iinfo(np.int64).min
+        return others
+
+    def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
+        return {"component": sg["color"]}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -50,7 +51,7 @@ class PageRanks(_Ranks):
         default=None, ge=1, description="Run exactly this number of supersteps (the published mode: 30)."
     )
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.pagerank.subgraph import PageRank
 
         fixed = self.supersteps is not None
@@ -85,7 +86,7 @@ class BlockRanks(_Ranks):
     local_tolerance: float = Field(default=1e-2, gt=0.0, description="L1 change that ends the local phase.")
     block_tolerance: float = Field(default=1e-4, gt=0.0, description="L1 change that ends the block phase.")
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.pagerank.subgraph import BlockRank
 
         return BlockRank(

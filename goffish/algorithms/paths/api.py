@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -36,7 +37,7 @@ class BreadthFirst(_FromSource):
 
     max_hops: int | None = Field(default=None, ge=0, description="Maximum number of hops [default: unlimited].")
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.paths.subgraph import BreadthFirstSearch
 
         return BreadthFirstSearch(self.source, self.max_hops)
@@ -88,7 +89,7 @@ class ShortestPaths(_FromSource):
 
     weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.paths.subgraph import SingleSourceShortestPath
 
         return SingleSourceShortestPath(self.source, self.weighted)

@@ -10,16 +10,16 @@ from goffish.algorithms.algorithm import Algorithm, Note
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from goffish.algorithms.dispatch import AnyGraph
-    from goffish.gopher import Result
+    from goffish.gofs import PartitionedGraph
+    from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
 
 class _Spectral(Algorithm):
-    in_memory = True
-
     weighted: bool = Field(default=False, description="Multiply arcs by their weights.")
     tolerance: float = Field(default=1e-6, gt=0.0, lt=1.0, description="Maximum relative residual.")
     max_iterations: int = Field(default=1000, ge=1, description="Maximum number of passes; the job fails beyond it.")
@@ -28,11 +28,26 @@ class _Spectral(Algorithm):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
+def _figures(stats: RunStats, value: str) -> dict[str, Any]:
+    """The summary of an eigenvector or of HITS from an engine's counters."""
+    found = stats.aggregates
+    figures = {"iterations": int(found.get("iterations", 0)), "residual": float(found.get("error", 0.0))}
+    return {**figures, value: float(found.get("value", 0.0))}
+
+
 class Eigenvector(_Spectral):
     """Eigenvector centrality."""
 
     name = "eigenvector"
     title = "Eigenvector centrality, along incoming arcs, to a guaranteed residual."
+
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.spectral.subgraph import PrincipalVector
+
+        return PrincipalVector(False, **self.options())
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        return table, _figures(stats, "eigenvalue")
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.spectral.in_memory import eigenvector
@@ -52,6 +67,16 @@ class Katz(_Spectral):
     )  # fmt: skip
     tolerance: float = Field(default=1e-6, gt=0.0, lt=1.0, description="Maximum relative error of each value.")
 
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.spectral.subgraph import KatzSums
+
+        return KatzSums(**self.options())
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        found = stats.aggregates
+        figures = {"iterations": int(found.get("iterations", 0)), "error_bound": float(found.get("change", 0.0))}
+        return table, {**figures, "alpha": float(found.get("alpha", 0.0))}
+
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.spectral.in_memory import katz
 
@@ -64,6 +89,14 @@ class Hits(_Spectral):
     name = "hits"
     title = "Hubs and authorities (HITS), to a guaranteed residual."
 
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.spectral.subgraph import PrincipalVector
+
+        return PrincipalVector(True, **self.options())
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        return table, _figures(stats, "singular_value")
+
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.spectral.in_memory import hits
 
@@ -75,6 +108,7 @@ class SpectralEmbedding(_Spectral):
 
     name = "spectral-embedding"
     title = "Vectors of vertices from the normalized Laplacian, to a guaranteed residual; for clustering."
+    in_memory = True
 
     dimension: int = Field(default=8, ge=1, le=1 << 12, description="Length of the vectors.")
     weighted: bool = Field(default=False, description="Use the weights of edges.")
@@ -101,8 +135,8 @@ def eigenvector(
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. An undirected edge counts as two arcs. For arcs
-        that leave a vertex, pass ``graph.reverse``.
+        Graph to analyze. An undirected edge counts as two arcs. For arcs that leave a vertex, pass
+        ``graph.reverse``.
     weighted : bool
         Multiply arcs by their weights [default: False].
     tolerance : float
@@ -116,7 +150,8 @@ def eigenvector(
     -------
     Result
         Columns ``vertex`` and ``eigenvector`` (float64, not negative; the sum of squares is 1). `summary` holds
-        ``iterations``, ``residual`` (relative, at most `tolerance`) and ``eigenvalue`` (the largest).
+        ``iterations``, ``residual`` (relative, at most `tolerance`) and ``eigenvalue`` (the largest); for a partitioned
+        graph also ``supersteps``.
 
     Raises
     ------
@@ -133,7 +168,8 @@ def eigenvector(
     components have the same largest eigenvalue, x has a part in each of them.
 
     Undirected graphs use locally optimal conjugate gradients, which take about as many passes as the square root of
-    those of a power iteration; directed graphs use power iteration. Beside the graph, 56 bytes a vertex.
+    those of a power iteration; directed graphs use power iteration. Beside the graph, 56 bytes a vertex. On a
+    partitioned graph, a pass takes two supersteps; the partitions decide on the last digits, but the bound holds.
 
     References
     ----------
@@ -165,8 +201,8 @@ def katz(
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. An undirected edge counts as two arcs. For
-        walks that begin at a vertex, pass ``graph.reverse``.
+        Graph to analyze. An undirected edge counts as two arcs. For walks that begin at a vertex,
+        pass ``graph.reverse``.
     alpha : float, optional
         Factor for each arc, greater than 0 and less than one over the largest eigenvalue [default: 1 / (1 + largest
         number, or sum of weights, of incoming arcs)].
@@ -183,7 +219,8 @@ def katz(
     -------
     Result
         Columns ``vertex`` and ``katz`` (float64, at least 1: the walk without arcs). `summary` holds ``iterations``,
-        ``error_bound`` (proved relative error, at most `tolerance`) and ``alpha``.
+        ``error_bound`` (proved relative error, at most `tolerance`) and ``alpha``; for a partitioned graph also
+        ``supersteps``.
 
     Raises
     ------
@@ -196,7 +233,8 @@ def katz(
     -----
     The values solve ``x = alpha Aᵀ x + 1`` with the adjacency matrix A. If the changes of a pass are at most ρ < 1, the
     matrix has a nonnegative inverse, and no value has a relative error above ρ, rounding apart. A pass reduces the
-    error by the factor ``alpha * λ``, with the largest eigenvalue λ. Beside the graph, 24 bytes a vertex.
+    error by the factor ``alpha * λ``, with the largest eigenvalue λ. Beside the graph, 24 bytes a vertex. On a
+    partitioned graph, a pass takes one superstep; the partitions decide on the last digits, but the bound holds.
 
     References
     ----------
@@ -226,7 +264,7 @@ def hits(
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. In undirected graphs both values are the same.
+        Graph to analyze. In undirected graphs both values are the same.
     weighted : bool
         Multiply arcs by their weights [default: False].
     tolerance : float
@@ -241,7 +279,7 @@ def hits(
     Result
         Columns ``vertex``, ``hub`` and ``authority`` (float64, not negative; each sums to 1; without arcs all hubs are
         0). `summary` holds ``iterations``, ``residual`` (relative, at most `tolerance`) and ``singular_value`` (the
-        largest).
+        largest); for a partitioned graph also ``supersteps``.
 
     Raises
     ------
@@ -254,7 +292,8 @@ def hits(
     -----
     With the adjacency matrix A and its largest singular value σ, authorities a and hubs h satisfy ``h = A a`` and
     ``‖Aᵀ h - σ² a‖₂ <= tolerance * σ² ‖a‖₂``, before both are divided by their sums. The method is that of
-    `eigenvector` for undirected graphs. Beside the graph and its reverse, 72 bytes a vertex.
+    `eigenvector` for undirected graphs. Beside the graph and its reverse, 72 bytes a vertex. On a partitioned graph, an
+    iteration takes three supersteps; the partitions decide on the last digits, but the bound holds.
 
     References
     ----------

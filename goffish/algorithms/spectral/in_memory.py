@@ -24,9 +24,9 @@ from goffish.graph.parallel import run_tasks, thread_count
 _Vector = NDArray[np.float64]
 
 #: Steps after which the product with the matrix is computed anew, because rounding errors add up in it.
-_FRESH = 40
+FRESH = 40
 #: Part of the eigenvalue that is added to the diagonal for directed graphs, so that cycles of one length converge.
-_SHIFT = 0.3
+SHIFT = 0.3
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def eigenvector_of(
         weights = product.rows.matrix[2]
         least = float(weights.min(where=weights > 0.0, initial=product.largest_weight)) / product.largest_weight
         if 0.0 < found.scale < least / 2:
-            raise JobError("eigenvector: the directed graph has no cycles, so that no eigenvalue is positive")
+            raise no_cycles()
     else:
         found = _largest(product, product, tolerance, max_iterations, "eigenvector")
     return replace(found, scale=found.scale * product.largest_weight)
@@ -137,10 +137,7 @@ def katz_of(
         error = float(np.max(changes))
         x, out, passes = out, x, passes + 1
     if not error <= tolerance:
-        raise JobError(
-            f"katz: no convergence after {passes} iterations with alpha={alpha:g}: decrease alpha, which must be less "
-            "than one over the largest eigenvalue, or increase max_iterations"
-        )
+        raise not_summed(passes, alpha)
     return Found(x, passes, error, alpha)
 
 
@@ -204,10 +201,7 @@ class _Iteration:
         size = math.sqrt(ww / xx)
         self.error = size / self.value if self.value > 0.0 else (math.inf if size else 0.0)
         if self.error > self.tolerance and self.passes >= self.most:
-            raise JobError(
-                f"{self.name}: no convergence after {self.passes} iterations: relative residual {self.error:.2g}, "
-                f"tolerance {self.tolerance:g}; increase max_iterations or tolerance"
-            )
+            raise not_converged(self.name, self.passes, self.error, self.tolerance)
         return ww, xw, pw
 
     def step(self, along: float, ahead: float, back: float, image: _Vector) -> None:
@@ -228,7 +222,7 @@ def _power(product: Product, tolerance: float, most: int, name: str) -> Found:
             return at.found()
         size = math.sqrt(at.sums[0])
         # The largest entry of a row in scaled weights is 1: where x has no image yet, any step is as good.
-        gain = (1.0 + _SHIFT) * at.value if at.value > 0.0 else 1.0
+        gain = (1.0 + SHIFT) * at.value if at.value > 0.0 else 1.0
         at.step(1.0 / size, 1.0 / (size * gain), 0.0, at.w)
         at.restart()
 
@@ -253,22 +247,48 @@ def _largest(multiply: Callable[..., None], product: Product, tolerance: float, 
         at.passes += 1
         xaw, paw, waw = map(float, product.total(kernels.products, at.x, at.p, at.w, image))
         xx, xp, pp, xax, xap, pap = at.sums
-        size = 3 if pp > 0.0 else 2
-        scale = 1.0 / np.sqrt([xx, ww, pp][:size])
-        gram = np.array([[xx, xw, xp], [xw, ww, pw], [xp, pw, pp]])[:size, :size]
-        form = np.array([[xax, xaw, xap], [xaw, waw, paw], [xap, paw, pap]])[:size, :size]
-        along, ahead, *back = _best(gram * np.outer(scale, scale), form * np.outer(scale, scale)) * scale
-        at.step(along, ahead, back[0] if back else 0.0, image)
+        gram = np.array([[xx, xw, xp], [xw, ww, pw], [xp, pw, pp]])
+        form = np.array([[xax, xaw, xap], [xaw, waw, paw], [xap, paw, pap]])
+        along, ahead, back = best_step(gram, form).tolist()
+        at.step(along, ahead, back, image)
         fresh = False
-        if at.passes % _FRESH == 0:
+        if at.passes % FRESH == 0:
             at.renew()
 
 
-def _best(gram: _Vector, form: _Vector) -> _Vector:
-    """Coefficients of the vector with the largest Rayleigh quotient, given products of a basis of unit vectors."""
-    lower = np.linalg.inv(np.linalg.cholesky(gram + 1e-15 * np.eye(len(gram))))
-    found: _Vector = lower.T @ np.linalg.eigh(lower @ form @ lower.T)[1][:, -1]
+def best_step(gram: _Vector, form: _Vector) -> _Vector:
+    """Coefficients of the vector with the largest Rayleigh quotient, in terms of x, the residual and the last step.
+
+    Parameters
+    ----------
+    gram, form : float64, shape (3, 3)
+        Products of the vectors with each other, and with their images. The last step may be 0.
+    """
+    size = 3 if gram[2, 2] > 0.0 else 2
+    scale = 1.0 / np.sqrt(gram.diagonal()[:size])
+    gram, form = (matrix[:size, :size] * np.outer(scale, scale) for matrix in (gram, form))
+    lower = np.linalg.inv(np.linalg.cholesky(gram + 1e-15 * np.eye(size)))
+    found: _Vector = np.zeros(3)
+    found[:size] = (lower.T @ np.linalg.eigh(lower @ form @ lower.T)[1][:, -1]) * scale
     return found if found[0] > 0.0 else -found
+
+
+def not_converged(name: str, passes: int, error: float, tolerance: float) -> JobError:
+    return JobError(
+        f"{name}: no convergence after {passes} iterations: relative residual {error:.2g}, tolerance {tolerance:g}; "
+        "increase max_iterations or tolerance"
+    )
+
+
+def not_summed(passes: int, alpha: float) -> JobError:
+    return JobError(
+        f"katz: no convergence after {passes} iterations with alpha={alpha:g}: decrease alpha, which must be less than "
+        "one over the largest eigenvalue, or increase max_iterations"
+    )
+
+
+def no_cycles() -> JobError:
+    return JobError("eigenvector: the directed graph has no cycles, so that no eigenvalue is positive")
 
 
 def _result(graph: Graph, name: str, columns: dict[str, _Vector], summary: dict[str, Any]) -> Result:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.algorithms.dispatch import AnyGraph
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -22,11 +23,19 @@ class SpanningForest(Algorithm):
 
     name = "spanning-forest"
     title = "Minimum spanning forest: the edges of least total weight that connect each component."
-    in_memory = True
     one_thread = True
     undirected = True
 
     weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
+
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.structure.subgraph import SpanningForest as Program
+
+        return Program(self.weighted)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        weight = float(table["weight"].to_numpy().sum()) if table.num_rows else 0.0
+        return table, {"edges": table.num_rows, "trees": int(stats.aggregates.get("trees", 0)), "weight": weight}
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.structure.in_memory import minimum_spanning_forest
@@ -87,7 +96,7 @@ class IndependentSet(Algorithm):
     one_thread = True
     undirected = True
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.structure.subgraph import GreedyChoice
 
         return GreedyChoice(coloring=False)
@@ -131,7 +140,7 @@ class Coloring(Algorithm):
     def only_whole(self) -> list[str]:
         return ["order"] if self.order != "largest-first" else []
 
-    def program(self, units: str) -> SubgraphProgram:
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.structure.subgraph import GreedyChoice
 
         if self.only_whole():
@@ -155,11 +164,23 @@ class LabelPropagation(Algorithm):
 
     name = "label-propagation"
     title = "Communities by label propagation, ignoring directions."
-    in_memory = True
+    final_table = False
     one_thread = True
     undirected = True
+    parallel = "sum"
 
     weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
+
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.structure.subgraph import LabelPropagation as Program
+
+        return Program(self.weighted)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        from goffish.algorithms.structure.in_memory import numbered
+
+        rounds = int(stats.aggregates.get("rounds", 0)) + 1
+        return numbered(table["vertex"], table["community"].to_numpy(), rounds)
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.structure.in_memory import label_propagation
@@ -173,17 +194,19 @@ def minimum_spanning_forest(graph: AnyGraph, *, weighted: bool = True, threads: 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. Edge directions and self-loops are ignored.
+        Graph to analyze. Edge directions and self-loops are ignored.
     weighted : bool
         Use edge weights if the graph has any [default: True]; ``False`` finds any spanning forest.
     threads : int, optional
-        The kernel uses one thread and warns if you pass this option.
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
 
     Returns
     -------
     Result
         One row for each edge of the forest: ``source``, ``target`` and ``weight`` (1 without weights). `summary` holds
-        ``edges``, ``trees`` (their number; a vertex without edges is a tree) and ``weight`` (sum of the weights).
+        ``edges``, ``trees`` (their number; a vertex without edges is a tree) and ``weight`` (sum of the weights); for a
+        partitioned graph also ``supersteps``.
 
     Raises
     ------
@@ -194,7 +217,8 @@ def minimum_spanning_forest(graph: AnyGraph, *, weighted: bool = True, threads: 
     -----
     Boruvka's algorithm: O(m log n) for n vertices and m edges, and close to linear on most graphs. Of equal weights,
     the edges that come first in the graph are taken, so that there is exactly one result. It takes up to 24 bytes an
-    edge and 64 bytes a vertex beside the graph.
+    edge and 64 bytes a vertex beside the graph. On a partitioned graph, each partition finds a forest of its edges;
+    forests are joined in pairs, the last one in the memory of one process. The result is the same.
 
     Examples
     --------
@@ -465,17 +489,19 @@ def label_propagation(graph: AnyGraph, *, weighted: bool = True, threads: int | 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        Graph to analyze; a partitioned graph is put together in memory. Directions are ignored.
+        Graph to analyze. Directions are ignored.
     weighted : bool
         Use edge weights if the graph has any [default: True]; otherwise each neighbor counts once.
     threads : int, optional
-        The kernel uses one thread and warns if you pass this option.
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
 
     Returns
     -------
     Result
         Columns ``vertex`` and ``community`` (int64, from 0 in the order of the first vertices). `summary` holds
-        ``communities`` (their number), ``largest`` (vertices in the largest one) and ``rounds``.
+        ``communities`` (their number), ``largest`` (vertices in the largest one) and ``rounds``; for a partitioned
+        graph also ``supersteps``.
 
     Raises
     ------
@@ -489,7 +515,8 @@ def label_propagation(graph: AnyGraph, *, weighted: bool = True, threads: int | 
     labels at the same time. A vertex keeps its label if none is more frequent; of several more frequent ones it takes
     the largest. No chance is involved, and the labels always settle. Vertices have another turn only if a
     neighbor has changed its label; a round takes time linear in the number of edges at most. Beside the graph, it takes
-    32 bytes a vertex.
+    32 bytes a vertex. On a partitioned graph, the vertices of one color take their turns in a superstep; the result is
+    the same.
 
     Examples
     --------

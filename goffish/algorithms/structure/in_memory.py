@@ -332,7 +332,12 @@ def label_propagation(graph: Graph) -> Result:
     graph = graph.to_undirected(parallel="sum")
     check_range(graph.weights)
     label, rounds = labels_of(graph)
+    return Result("label_propagation", *numbered(graph.label_column(), label, rounds))
+
+
+def numbered(vertices: Any, label: _Numbers, rounds: int) -> tuple[pa.Table, dict[str, Any]]:
+    """The table and the summary of label propagation from the label of each vertex."""
+    label = label.copy()
     count = int(kernels.number_groups(label, np.full(label.size, -1, label.dtype)))
-    table = pa.table({"vertex": graph.label_column(), "community": label.astype(np.int64, copy=False)})
-    largest = int(np.bincount(label).max(initial=0))
-    return Result("label_propagation", table, {"communities": count, "largest": largest, "rounds": rounds})
+    table = pa.table({"vertex": vertices, "community": label.astype(np.int64, copy=False)})
+    return table, {"communities": count, "largest": int(np.bincount(label).max(initial=0)), "rounds": rounds}

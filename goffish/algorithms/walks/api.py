@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import Field
 
 from goffish.algorithms.algorithm import Algorithm, Label, Note
+from goffish.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from goffish.algorithms.dispatch import AnyGraph
-    from goffish.gopher import Result
+    from goffish.gofs import PartitionedGraph
+    from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
 Answer = TypeVar("Answer")
@@ -22,8 +25,6 @@ _Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class _Sampled(Algorithm):
-    in_memory = True
-
     def options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in type(self).model_fields}
 
@@ -33,6 +34,7 @@ class Walks(_Sampled):
 
     name = "walks"
     title = "Random walks along arcs: uniform, by weight, or biased (node2vec)."
+    final_table = False
 
     length: int = Field(default=80, ge=1, le=1 << 30, description="Steps of each walk.")
     walks: int = Field(default=10, ge=1, le=1 << 30, description="Walks from each source.")
@@ -45,6 +47,26 @@ class Walks(_Sampled):
     def labels(self) -> list[int | str]:
         return list(self.sources or ())
 
+    def only_whole(self) -> list[str]:
+        return [name for name in ("p", "q") if getattr(self, name) != 1.0]
+
+    def program(self, graph: PartitionedGraph) -> SubgraphProgram:
+        from goffish.algorithms.walks.in_memory import check_walks
+        from goffish.algorithms.walks.subgraph import RandomWalks
+
+        if given := self.only_whole():
+            biases = " and ".join(f"{name}={getattr(self, name):g}" for name in given)
+            raise InputError(f"{biases}: biases work only in memory; omit parts and engine, or use to_graph()")
+        check_walks(graph.num_vertices if self.sources is None else len(self.sources), self.walks, self.length)
+        return RandomWalks(self.length, self.walks, self.sources, self.weighted, self.seed)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        import numpy as np
+
+        walk, step = table["walk"].to_numpy(), table["step"].to_numpy()
+        walks = int((step == 0).sum())
+        return table.take(np.lexsort((step, walk))), {"walks": walks, "steps": walk.size - walks}
+
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.walks.in_memory import random_walks
 
@@ -56,6 +78,7 @@ class FastRP(_Sampled):
 
     name = "fastrp"
     title = "Vectors of vertices by random projection (FastRP), for learning."
+    in_memory = True
 
     dimension: int = Field(default=128, ge=1, le=1 << 20, description="Length of the vectors.")
     iteration_weights: tuple[Annotated[float, Field(allow_inf_nan=False, ge=-1e6, le=1e6)], ...] = Field(
@@ -115,7 +138,8 @@ def random_walks(
     -----
     A step takes constant time, with weights a binary search. Biased steps are drawn by rejection, and from all
     neighbors after 12 proposals, so that extreme biases cost time in proportion to the degree. Random numbers are
-    hashes of seed, walk and step. With weights, 8 bytes an arc beside the graph.
+    hashes of seed, walk and step. With weights, 8 bytes an arc beside the graph. ``gf.run("walks", …)`` returns the
+    same walks as a table; without `p` and `q` also on engines.
 
     References
     ----------

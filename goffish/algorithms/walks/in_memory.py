@@ -31,8 +31,7 @@ def walks_of(
     """The array of `goffish.random_walks`."""
     weights, workers = _weights(graph, weighted), thread_count(threads)
     starts = np.arange(graph.num_vertices) if sources is None else graph.find(list(sources))
-    if starts.size * walks * (length + 1) >= _MOST:
-        raise InputError(f"walks={walks}, length={length}: {starts.size * walks:,} walks are too many for one array")
+    check_walks(starts.size, walks, length)
     try:
         out = np.empty((starts.size * walks, length + 1), graph.targets.dtype)
     except MemoryError:
@@ -49,6 +48,18 @@ def walks_of(
     tasks = [(a, min(a + size, len(out))) for a in range(0, len(out), size)]
     run_tasks(lambda a, b: kernels.walk(rows, starts, key, biases, a, b, out), tasks, workers)
     return out
+
+
+def check_walks(sources: int, walks: int, length: int) -> None:
+    """Refuse more walks than any array holds.
+
+    Raises
+    ------
+    InputError
+        There are too many.
+    """
+    if sources * walks * (length + 1) >= _MOST:
+        raise InputError(f"walks={walks}, length={length}: {sources * walks:,} walks are too many for one array")
 
 
 def random_walks(graph: Graph, **options: Any) -> Result:

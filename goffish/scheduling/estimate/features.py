@@ -130,6 +130,7 @@ _TRAVERSAL = ("vertex", "arc", "boundary arc", "superstep * partition")
 #: Terms of the work of an algorithm beyond the start-up of its engine.
 WORK: Mapping[str, tuple[str, ...]] = {
     "components": _TRAVERSAL,
+    "strong-components": _ITERATIVE,
     "max-value": _TRAVERSAL,
     "bfs": _TRAVERSAL,
     "hops": _TRAVERSAL,
@@ -145,6 +146,12 @@ WORK: Mapping[str, tuple[str, ...]] = {
     "cores": (*_TRAVERSAL, "arc * log2 vertices"),
     "independent-set": (*_TRAVERSAL, "arc * log2 vertices"),
     "coloring": (*_TRAVERSAL, "arc * log2 vertices"),
+    "spanning-forest": (*_TRAVERSAL, "arc * log2 vertices"),
+    "label-propagation": _ITERATIVE,
+    "walks": _TRAVERSAL,
+    "eigenvector": _ITERATIVE,
+    "katz": _ITERATIVE,
+    "hits": _ITERATIVE,
     "counts": _TRAVERSAL,
     "quotient": _TRAVERSAL,
 }  # fmt: skip
