@@ -14,7 +14,7 @@ from typing import Any
 
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
-from goffish.algorithms.bipartite.api import Bipartition
+from goffish.algorithms.bipartite.api import BipartiteCores, BipartiteProjection, Bipartition
 from goffish.algorithms.closeness.api import Closeness, Harmonic
 from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Motifs, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Infomap, Louvain
@@ -46,12 +46,12 @@ GROUP = "goffish.algorithms"
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, StrongComponents, Bipartition, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Infomap,
-        Betweenness, EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering,
-        Cores, Trusses, Motifs, Similarity, Walks, FastRP, SpectralEmbedding, SpanningForest, BiconnectedComponents,
-        ArticulationPoints, Bridges, LabelPropagation, IndependentSet, Matching, Coloring, PathBetween, Distances,
-        Eccentricity, Diameter, Neighborhood, TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts,
-        Quotient,
+        Components, StrongComponents, Bipartition, BipartiteProjection, BipartiteCores, BreadthFirst, ShortestPaths,
+        PageRanks, BlockRanks, Louvain, Infomap, Betweenness, EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz,
+        Hits, Landscape, Triangles, Clustering, Cores, Trusses, Motifs, Similarity, Walks, FastRP, SpectralEmbedding,
+        SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation, IndependentSet, Matching,
+        Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood, TopologicalOrder, LongestPath,
+        FlowBetween, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ FUNCTIONS = {
     "center": "No ``weight``.",
     "closeness_centrality": "Distances must be non-negative numbers; ``distance`` must not be a function.",
     "clustering": "Undirected simple graphs without ``weight``.",
+    "color": "",
     "connected_components": "",
     "core_number": "Undirected graphs.",
     "dag_longest_path": "Weights must be non-negative numbers. Of several longest paths, it may be another one.",
@@ -40,6 +41,7 @@ FUNCTIONS = {
     "has_bridges": "No ``root``.",
     "has_path": "",
     "hits": "No ``nstart``. The relative residual is at most ``min(tol, 1e-9)``.",
+    "is_bipartite": "",
     "is_connected": "",
     "is_directed_acyclic_graph": "",
     "is_strongly_connected": "",
@@ -68,7 +70,9 @@ FUNCTIONS = {
     "pagerank": "No ``nstart``, ``dangling``. The L1 error is at most ``min(n * tol, 1e-6)`` if `max_iter` is enough.",
     "resource_allocation_index": "Graphs without self-loops, with ``ebunch``.",
     "periphery": "No ``weight``.",
+    "projected_graph": "Undirected simple graphs; each edge has exactly one end among ``nodes``. No ``multigraph``.",
     "radius": "No ``weight``.",
+    "sets": "",
     "shortest_path": "Two nodes; weights that are not negative. Of several shortest paths, it may be another one.",
     "shortest_path_length": "Weights must be non-negative numbers; method ``dijkstra``.",
     "single_source_dijkstra_path_length": "Weights must be non-negative numbers; ``weight`` must not be a function.",
@@ -76,6 +80,7 @@ FUNCTIONS = {
     "strongly_connected_components": "",
     "transitivity": "Undirected simple graphs.",
     "triangles": "Simple graphs.",
+    "weighted_projected_graph": "As for ``projected_graph``, without attributes of nodes.",
     "weakly_connected_components": "",
 }
 

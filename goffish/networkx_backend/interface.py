@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from goffish.networkx_backend import centralities, communities, distances, paths
+from goffish.networkx_backend import bipartite, centralities, communities, distances, paths
+from goffish.networkx_backend.bipartite import color, is_bipartite, projected_graph, sets, weighted_projected_graph
 from goffish.networkx_backend.centralities import (
     betweenness_centrality,
     betweenness_centrality_subset,
@@ -117,19 +118,20 @@ __all__ = [
     "BackendGraph", "adamic_adar_index", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
     "articulation_points", "average_clustering", "betweenness_centrality", "betweenness_centrality_subset",
     "biconnected_components", "bidirectional_dijkstra", "bidirectional_shortest_path", "bridges", "can_run", "center",
-    "closeness_centrality", "clustering", "connected_components", "convert", "convert_from_nx", "convert_to_nx",
-    "core_number", "dag_longest_path", "dag_longest_path_length", "descendants_at_distance", "diameter",
-    "dijkstra_path", "dijkstra_path_length", "eccentricity", "edge_betweenness_centrality",
+    "closeness_centrality", "clustering", "color", "connected_components", "convert", "convert_from_nx",
+    "convert_to_nx", "core_number", "dag_longest_path", "dag_longest_path_length", "descendants_at_distance",
+    "diameter", "dijkstra_path", "dijkstra_path_length", "eccentricity", "edge_betweenness_centrality",
     "edge_betweenness_centrality_subset", "eigenvector_centrality", "greedy_color", "harmonic_centrality",
-    "has_bridges", "has_path", "hits", "is_biconnected", "is_connected", "is_directed_acyclic_graph",
+    "has_bridges", "has_path", "hits", "is_biconnected", "is_bipartite", "is_connected", "is_directed_acyclic_graph",
     "is_strongly_connected", "is_weakly_connected", "jaccard_coefficient", "k_truss", "katz_centrality",
     "label_propagation_communities", "leiden_communities", "leiden_partitions", "louvain_communities",
     "louvain_partitions", "maximal_independent_set", "maximal_matching", "maximum_flow", "maximum_flow_value",
     "minimum_cut", "minimum_cut_value", "minimum_spanning_edges", "modularity", "node_connected_component",
     "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
-    "on_start_tests", "pagerank", "periphery", "radius", "resource_allocation_index", "shortest_path",
-    "shortest_path_length", "should_run", "single_source_dijkstra_path_length", "single_source_shortest_path_length",
-    "strongly_connected_components", "transitivity", "triangles", "weakly_connected_components",
+    "on_start_tests", "pagerank", "periphery", "projected_graph", "radius", "resource_allocation_index", "sets",
+    "shortest_path", "shortest_path_length", "should_run", "single_source_dijkstra_path_length",
+    "single_source_shortest_path_length", "strongly_connected_components", "transitivity", "triangles",
+    "weakly_connected_components", "weighted_projected_graph",
 ]  # fmt: skip
 
 #: Functions that are not answered for all arguments, and who says for which.
@@ -175,15 +177,18 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "louvain_partitions": communities.can_divide_by_level,
     "modularity": communities.can_assess,
     "pagerank": can_rank,
+    "projected_graph": bipartite.can_project,
     "resource_allocation_index": can_compare,
     "periphery": distances.can_extend,
     "radius": distances.can_extend,
+    "sets": bipartite.can_divide,
     "shortest_path": paths.can_connect,
     "shortest_path_length": paths.can_choose,
     "single_source_dijkstra_path_length": paths.can_measure,
     "single_source_shortest_path_length": paths.can_search,
     "transitivity": can_relate,
     "triangles": can_count,
+    "weighted_projected_graph": bipartite.can_weigh,
 }
 #: Below this many nodes networkx has answered before a conversion pays (measured: see docs/guides/networkx.md).
 _SMALL = 200
@@ -202,10 +207,10 @@ _ARGUMENTS = {
 }
 #: One walk over the graph, which takes networkx no longer than the walk that a conversion is.
 _ONE_WALK = {
-    "bidirectional_dijkstra", "bidirectional_shortest_path", "connected_components", "descendants_at_distance",
-    "dijkstra_path", "dijkstra_path_length", "has_path", "is_connected", "is_directed_acyclic_graph",
+    "bidirectional_dijkstra", "bidirectional_shortest_path", "color", "connected_components", "descendants_at_distance",
+    "dijkstra_path", "dijkstra_path_length", "has_path", "is_bipartite", "is_connected", "is_directed_acyclic_graph",
     "is_weakly_connected", "node_connected_component", "number_connected_components",
-    "number_weakly_connected_components", "shortest_path", "single_source_shortest_path_length",
+    "number_weakly_connected_components", "sets", "shortest_path", "single_source_shortest_path_length",
     "weakly_connected_components",
 }  # fmt: skip
 
@@ -229,7 +234,7 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
     networkx asks this only where the caller did not name a backend.
     """
-    graph = args[0] if args else kwargs["flowG" if "flowG" in kwargs else "G"]
+    graph = args[0] if args else next(kwargs[one] for one in ("flowG", "B", "G") if one in kwargs)
     if _converted(graph):
         return True
     if len(graph) < _SMALL:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goffish.networkx_backend import convert
+from goffish.networkx_backend import convert, interface
 from tests.networkx_backend.odd_graphs import odd_graphs
 
 SIMPLE = (nx.Graph, nx.DiGraph)
+WEIGHTED = nx.bipartite.weighted_projected_graph
 
 
 def told(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -432,3 +433,40 @@ def test_flows_that_are_left_to_networkx() -> None:
     big.add_edges_from((i, 3, {"capacity": 2**52 + 1}) for i in (1, 2))
     with pytest.raises(NotImplementedError):
         nx.maximum_flow_value(big, 0, 3, backend="goffish")
+
+
+@given(odd_graphs())
+def test_bipartite_graphs(graph: nx.Graph) -> None:
+    for function in (nx.bipartite.color, nx.is_bipartite, nx.bipartite.sets):
+        same(function, graph)
+    same(nx.bipartite.sets, graph, list(graph)[:2])
+
+
+@given(odd_graphs(kinds=(nx.Graph,), loops=False), st.booleans(), st.randoms(use_true_random=False))
+def test_projections(graph: nx.Graph, ratio: bool, random: Any) -> None:
+    """Of the bipartite graph of nodes and edges, and of graphs that are left to networkx."""
+    split = nx.Graph((node, ("edge", i)) for i, edge in enumerate(graph.edges) for node in edge)
+    split.add_nodes_from(graph, weight=3)
+    split.graph["name"] = "split"
+    nodes = random.sample(list(graph), len(graph))
+    for asked, chosen in ((split, nodes), (graph, nodes[:3])):
+        for function, options in ((nx.bipartite.projected_graph, {}), (WEIGHTED, {"ratio": ratio})):
+            expected = told(function, asked, chosen, **options, backend="networkx")
+            with nx.config.backend_priority(algos=["goffish"]), pytest.MonkeyPatch.context() as patch:
+                patch.setattr(interface, "should_run", lambda *_: True)
+                answers = [told(function, asked, chosen, **options)]
+            if asked is split and graph.edges:
+                answers.append(told(function, convert(asked), chosen, **options))
+            for found in answers:
+                if isinstance(expected, type):
+                    assert found is expected
+                    continue
+                assert list(found) == list(expected) and found.nodes == expected.nodes
+                assert (found.adj, found.graph) == (expected.adj, expected.graph)
+    for function in (nx.bipartite.projected_graph, WEIGHTED):
+        with pytest.raises(NotImplementedError):
+            function(nx.complete_graph(3), [0], backend="goffish")
+    plain = nx.Graph(split.edges)
+    if plain:
+        found = WEIGHTED(plain, [node for node in nodes if node in plain], backend="goffish")
+        assert {type(w) for *_, w in found.edges(data="weight")} <= {int}

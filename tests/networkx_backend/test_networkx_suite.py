@@ -14,6 +14,7 @@ import pytest
 from goffish.networkx_backend.info import FUNCTIONS
 
 MODULES = [
+    "bipartite.tests.test_basic", "bipartite.tests.test_project",
     "centrality.tests.test_betweenness_centrality", "centrality.tests.test_betweenness_centrality_subset",
     "centrality.tests.test_closeness_centrality", "centrality.tests.test_harmonic_centrality",
     "centrality.tests.test_eigenvector_centrality", "centrality.tests.test_katz_centrality",
