@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
     from goffish.algorithms.bipartite.api import bipartite_cores, bipartite_projection, bipartition
     from goffish.algorithms.closeness.api import closeness, harmonic
-    from goffish.algorithms.clustering.api import clustering, core_numbers, motif_counts, triangles, truss_numbers
+    from goffish.algorithms.clustering.api import (
+        clustering,
+        core_numbers,
+        graphlet_degrees,
+        motif_counts,
+        triangles,
+        truss_numbers,
+    )
     from goffish.algorithms.communities.api import agreement, codelength, conductance, infomap, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
@@ -118,7 +125,9 @@ _HOMES = {
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
     "goffish.algorithms.bipartite.api": ("bipartite_cores", "bipartite_projection", "bipartition"),
-    "goffish.algorithms.clustering.api": ("clustering", "core_numbers", "motif_counts", "triangles", "truss_numbers"),
+    "goffish.algorithms.clustering.api": (
+        "clustering", "core_numbers", "graphlet_degrees", "motif_counts", "triangles", "truss_numbers",
+    ),
     "goffish.algorithms.communities.api": (
         "agreement", "codelength", "conductance", "infomap", "louvain", "modularity",
     ),
@@ -175,8 +184,8 @@ __all__ = [
     "condensation", "conductance", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
     "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow",
     "from_dataframe", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy",
-    "greedy_coloring", "harmonic", "hits", "infomap", "intersection", "join_edges", "join_vertices", "katz",
-    "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set", "maximal_matching",
+    "graphlet_degrees", "greedy_coloring", "harmonic", "hits", "infomap", "intersection", "join_edges", "join_vertices",
+    "katz", "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set", "maximal_matching",
     "maximum_flow", "minimum_spanning_forest", "modularity", "motif_counts", "neighborhood_function", "open",
     "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality",
     "random_walks", "read", "relabel", "run", "run_series", "sample", "shortest_path", "similarity",

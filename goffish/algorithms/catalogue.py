@@ -16,7 +16,7 @@ from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
 from goffish.algorithms.bipartite.api import BipartiteCores, BipartiteProjection, Bipartition
 from goffish.algorithms.closeness.api import Closeness, Harmonic
-from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Motifs, Quotient, Triangles, Trusses
+from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Graphlets, Motifs, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Infomap, Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.extents.api import Diameter, Eccentricity, Neighborhood
@@ -48,10 +48,10 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for a in (
         Components, StrongComponents, Bipartition, BipartiteProjection, BipartiteCores, BreadthFirst, ShortestPaths,
         PageRanks, BlockRanks, Louvain, Infomap, Betweenness, EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz,
-        Hits, Landscape, Triangles, Clustering, Cores, Trusses, Motifs, Similarity, Walks, FastRP, SpectralEmbedding,
-        SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation, IndependentSet, Matching,
-        Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood, TopologicalOrder, LongestPath,
-        FlowBetween, MaxValue, HopCounts, Counts, Quotient,
+        Hits, Landscape, Triangles, Clustering, Cores, Trusses, Motifs, Graphlets, Similarity, Walks, FastRP,
+        SpectralEmbedding, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
+        IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,
+        TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ OTHERS = {
     "block", "pieces", "smaller_side", "member", "color",
     "path",
     "eccentricity", "pairs",
-    "flow", "cut", "source_side", "motif", "edges", "side",
+    "flow", "cut", "source_side", "motif", "edges", "side", *(f"orbit_{at}" for at in range(15)),
 }  # fmt: skip
 #: Where such a column holds no vertices: communities of the next level, or numbers.
 NO_VERTICES = {"landscape": {"parent"}, "aggregate_messages": {"value"}}

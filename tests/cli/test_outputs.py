@@ -97,6 +97,7 @@ EXPECTED: dict[str, Any] = {
         "diamond": 0,
         "clique": 0,
     },
+    "graphlet-degrees": lambda g: dict(g.degree),
     "trusses": lambda g: {(1, 2): 3, (1, 3): 3, (2, 3): 3, (3, 4): 2, (7, 8): 2},
     "spanning-forest": lambda g: dict.fromkeys(nx.minimum_spanning_edges(g, data=False), 1.0),
     "biconnected-components": lambda g: {
