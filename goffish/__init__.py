@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         maximal_matching,
         minimum_spanning_forest,
     )
-    from goffish.algorithms.walks.api import fastrp, random_walks
+    from goffish.algorithms.walks.api import fastrp, hashgnn, random_walks
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
@@ -146,7 +146,7 @@ _HOMES = {
     "goffish.algorithms.run": ("run",),
     "goffish.algorithms.similarity.api": ("similarity",),
     "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz", "spectral_embedding"),
-    "goffish.algorithms.walks.api": ("fastrp", "random_walks"),
+    "goffish.algorithms.walks.api": ("fastrp", "hashgnn", "random_walks"),
     "goffish.algorithms.structure.api": (
         "articulation_points", "biconnected_components", "bridges", "greedy_coloring", "label_propagation",
         "maximal_independent_set", "maximal_matching", "minimum_spanning_forest",
@@ -184,14 +184,14 @@ __all__ = [
     "condensation", "conductance", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
     "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow",
     "from_dataframe", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy",
-    "graphlet_degrees", "greedy_coloring", "harmonic", "hits", "infomap", "intersection", "join_edges", "join_vertices",
-    "katz", "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set", "maximal_matching",
-    "maximum_flow", "minimum_spanning_forest", "modularity", "motif_counts", "neighborhood_function", "open",
-    "open_series", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality",
-    "random_walks", "read", "relabel", "run", "run_series", "sample", "shortest_path", "similarity",
-    "spectral_embedding", "sssp", "strongly_connected_components", "temporal_paths", "temporal_triangles", "to_arrow",
-    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "topological_order", "triangles", "truss_numbers",
-    "union", "verify", "vertices_to_arrow", "write",
+    "graphlet_degrees", "greedy_coloring", "harmonic", "hashgnn", "hits", "infomap", "intersection", "join_edges",
+    "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set",
+    "maximal_matching", "maximum_flow", "minimum_spanning_forest", "modularity", "motif_counts",
+    "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
+    "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series", "sample",
+    "shortest_path", "similarity", "spectral_embedding", "sssp", "strongly_connected_components", "temporal_paths",
+    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+    "topological_order", "triangles", "truss_numbers", "union", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -45,8 +45,9 @@ API = {
          "diameter", "neighborhood_function", "topological_order", "longest_path", "maximum_flow", "MaximumFlow",
          "pagerank", "blockrank", "eigenvector", "katz", "hits", "closeness", "harmonic", "betweenness",
          "edge_betweenness", "triangles", "clustering", "core_numbers", "truss_numbers", "motif_counts",
-         "graphlet_degrees", "similarity", "random_walks", "fastrp", "spectral_embedding", "maximal_independent_set",
-         "maximal_matching", "greedy_coloring", "aggregate_messages", "run", "Result", "RunStats"],
+         "graphlet_degrees", "similarity", "random_walks", "fastrp", "hashgnn", "spectral_embedding",
+         "maximal_independent_set", "maximal_matching", "greedy_coloring", "aggregate_messages", "run", "Result",
+         "RunStats"],
     ),
     "communities": (
         "Communities", "Louvain, Leiden, Infomap, their quality, and the landscape of communities.",

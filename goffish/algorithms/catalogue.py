@@ -37,7 +37,7 @@ from goffish.algorithms.structure.api import (
     Matching,
     SpanningForest,
 )
-from goffish.algorithms.walks.api import FastRP, Walks
+from goffish.algorithms.walks.api import FastRP, HashGNN, Walks
 from goffish.errors import GoffishWarning, InputError
 
 #: Group of the entry points: by the name of an algorithm, its class.
@@ -48,7 +48,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for a in (
         Components, StrongComponents, Bipartition, BipartiteProjection, BipartiteCores, BreadthFirst, ShortestPaths,
         PageRanks, BlockRanks, Louvain, Infomap, Betweenness, EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz,
-        Hits, Landscape, Triangles, Clustering, Cores, Trusses, Motifs, Graphlets, Similarity, Walks, FastRP,
+        Hits, Landscape, Triangles, Clustering, Cores, Trusses, Motifs, Graphlets, Similarity, Walks, FastRP, HashGNN,
         SpectralEmbedding, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
         IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,
         TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts, Quotient,

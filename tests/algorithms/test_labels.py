@@ -130,6 +130,7 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "iteration_weights": lambda labels: (0.5, 1.0),
     "alpha": lambda labels: 0.01,
     "registers": lambda labels: 16,
+    "features": lambda labels: pa.table({"vertex": labels[:3], "a": [0, 1, 1], "x0": [1, 0, 1]}),
     "time_limit": lambda labels: 1000.0,
     "bounds": lambda labels: [0.0] * N,
 }

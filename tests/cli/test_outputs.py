@@ -165,7 +165,7 @@ def test_projections_of_bipartite_graphs(place: Place) -> None:
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
     required = [text for option, value in REQUIRED.get(name, {}).items() for text in (f"--{option}", str(value))]
     body = shared("run", name, graph, *required, "--json").json
-    if name in ("walks", "fastrp"):
+    if name in ("walks", "fastrp", "hashgnn"):
         check_samples(name, body)
         return
     if name == "landscape":
@@ -204,7 +204,7 @@ def test_algorithm(shared: Place, name: str, graph: str) -> None:
 
 def check_samples(name: str, body: dict[str, Any]) -> None:
     rows, near = body["rows"], oracle()
-    if name == "fastrp":
+    if name in ("fastrp", "hashgnn"):
         vectors = {row["vertex"]: [row[f"x{at}"] for at in range(128)] for row in rows}
         assert set(vectors) == set(near)
         assert vectors[1] != vectors[7] and any(vectors[1])
