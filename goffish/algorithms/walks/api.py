@@ -200,7 +200,7 @@ def fastrp(
     Raises
     ------
     InputError
-        If an option is out of range, or the graph has no weights.
+        If an option is out of range, the graph has no weights, or the matrices do not fit in memory.
 
     Notes
     -----
