@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import networkx as nx
@@ -101,7 +101,7 @@ def test_paths_between_nodes(graph: nx.Graph, data: st.DataObject) -> None:
     ends = st.sampled_from([*graph, "nobody"])
     source, target = data.draw(ends), data.draw(ends)
     for weight in ("weight", "nothing", None):
-        for function in (nx.shortest_path, nx.dijkstra_path, nx.bidirectional_dijkstra):
+        for function in (nx.shortest_path, nx.dijkstra_path, nx.bidirectional_dijkstra, nx.astar_path):
             expected = told(function, graph, source, target, weight=weight, backend="networkx")
             found = told(function, graph, source, target, weight=weight, backend="goffish")
             if isinstance(expected, type):
@@ -115,9 +115,39 @@ def test_paths_between_nodes(graph: nx.Graph, data: st.DataObject) -> None:
             lengths = [length_of(graph, nodes, weight) for nodes in (expected, path)]
             assert lengths[1] == pytest.approx(lengths[0], rel=1e-12)
         same(nx.dijkstra_path_length, graph, source, target, weight=weight, typed=False)
+        expected, found = (
+            told(nx.astar_path_length, graph, source, target, weight=weight, backend=name)
+            for name in ("networkx", "goffish")
+        )
+        assert found is expected if isinstance(expected, type) else found == pytest.approx(expected, rel=1e-12)
     expected = told(nx.bidirectional_shortest_path, graph, source, target, backend="networkx")
     found = told(nx.bidirectional_shortest_path, graph, source, target, backend="goffish")
     assert found is expected if isinstance(expected, type) else len(found) == len(expected)
+
+
+@given(odd_graphs(), st.data())
+def test_paths_by_length(graph: nx.Graph, data: st.DataObject) -> None:
+    """The first paths are as long as those of networkx, each is one, and none is there twice."""
+    ends = st.sampled_from([*graph, "nobody"])
+    source, target = data.draw(ends), data.draw(ends)
+    for weight in ("weight", "nothing", None):
+        expected, found = (
+            told(lambda b=name, w=weight: [*islice(nx.shortest_simple_paths(graph, source, target, w, backend=b), 40)])
+            for name in ("networkx", "goffish")
+        )
+        if isinstance(expected, type):
+            assert found is expected
+            continue
+        assert len({tuple(map(id, path)) for path in found}) == len(found)
+        assert all(nx.is_simple_path(graph, path) and (path[0], path[-1]) == (source, target) for path in found)
+        lengths = [[length_of(graph, path, weight) for path in paths] for paths in (expected, found)]
+        assert lengths[1] == pytest.approx(lengths[0], rel=1e-12)
+
+
+@given(odd_graphs(), st.data())
+def test_products_of_degrees(graph: nx.Graph, data: st.DataObject) -> None:
+    ends = st.sampled_from([*graph, "nobody"] if data.draw(st.booleans()) or not graph else [*graph])
+    same(nx.preferential_attachment, graph, data.draw(st.lists(st.tuples(ends, ends), max_size=6)))
 
 
 def length_of(graph: nx.Graph, path: list[Any], weight: str | None) -> float:
@@ -466,6 +496,8 @@ def test_projections(graph: nx.Graph, ratio: bool, random: Any) -> None:
     for function in (nx.bipartite.projected_graph, WEIGHTED):
         with pytest.raises(NotImplementedError):
             function(nx.complete_graph(3), [0], backend="goffish")
+        with pytest.raises(NotImplementedError):
+            function(nx.DiGraph([(0, 1)]), [0], backend="goffish")
     plain = nx.Graph(split.edges)
     if plain:
         found = WEIGHTED(plain, [node for node in nodes if node in plain], backend="goffish")
