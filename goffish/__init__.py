@@ -31,9 +31,16 @@ if TYPE_CHECKING:
     from goffish import streaming as stream  # noqa: F401 (a module, as is goffish.plot)
     from goffish.algorithms.aggregation.api import aggregate_messages
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
-    from goffish.algorithms.bipartite.api import bipartite_projection, bipartition
+    from goffish.algorithms.bipartite.api import bipartite_cores, bipartite_projection, bipartition
     from goffish.algorithms.closeness.api import closeness, harmonic
-    from goffish.algorithms.clustering.api import clustering, core_numbers, motif_counts, triangles, truss_numbers
+    from goffish.algorithms.clustering.api import (
+        clustering,
+        core_numbers,
+        graphlet_degrees,
+        motif_counts,
+        triangles,
+        truss_numbers,
+    )
     from goffish.algorithms.communities.api import agreement, codelength, conductance, infomap, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.components.api import condensation, connected_components, strongly_connected_components
@@ -58,7 +65,7 @@ if TYPE_CHECKING:
         maximal_matching,
         minimum_spanning_forest,
     )
-    from goffish.algorithms.walks.api import fastrp, random_walks
+    from goffish.algorithms.walks.api import fastrp, hashgnn, random_walks
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
@@ -117,8 +124,10 @@ _HOMES = {
     "goffish.algorithms.aggregation.api": ("aggregate_messages",),
     "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
     "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
-    "goffish.algorithms.bipartite.api": ("bipartite_projection", "bipartition"),
-    "goffish.algorithms.clustering.api": ("clustering", "core_numbers", "motif_counts", "triangles", "truss_numbers"),
+    "goffish.algorithms.bipartite.api": ("bipartite_cores", "bipartite_projection", "bipartition"),
+    "goffish.algorithms.clustering.api": (
+        "clustering", "core_numbers", "graphlet_degrees", "motif_counts", "triangles", "truss_numbers",
+    ),
     "goffish.algorithms.communities.api": (
         "agreement", "codelength", "conductance", "infomap", "louvain", "modularity",
     ),
@@ -137,7 +146,7 @@ _HOMES = {
     "goffish.algorithms.run": ("run",),
     "goffish.algorithms.similarity.api": ("similarity",),
     "goffish.algorithms.spectral.api": ("eigenvector", "hits", "katz", "spectral_embedding"),
-    "goffish.algorithms.walks.api": ("fastrp", "random_walks"),
+    "goffish.algorithms.walks.api": ("fastrp", "hashgnn", "random_walks"),
     "goffish.algorithms.structure.api": (
         "articulation_points", "biconnected_components", "bridges", "greedy_coloring", "label_propagation",
         "maximal_independent_set", "maximal_matching", "minimum_spanning_forest",
@@ -167,16 +176,16 @@ _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
 __all__ = [
-    "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph",
-    "InputError", "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError",
-    "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__",
-    "aggregate_messages", "agreement", "articulation_points", "betweenness", "bfs", "biconnected_components",
+    "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph", "InputError",
+    "JobError", "MaximumFlow", "PartitionedGraph", "Reservoir", "Result", "RunStats", "StoreError", "Subgraph",
+    "SubgraphBatch", "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "aggregate_messages",
+    "agreement", "articulation_points", "betweenness", "bfs", "biconnected_components", "bipartite_cores",
     "bipartite_projection", "bipartition", "blockrank", "bridges", "closeness", "clustering", "codelength",
-    "condensation", "conductance", "connected_components", "contract", "coordinate_bounds", "core_numbers",
-    "diameter", "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp",
-    "from_arrow", "from_dataframe", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
-    "from_scipy", "greedy_coloring", "harmonic", "hits", "infomap", "intersection", "join_edges", "join_vertices",
-    "katz", "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set",
+    "condensation", "conductance", "connected_components", "contract", "coordinate_bounds", "core_numbers", "diameter",
+    "difference", "distances", "eccentricity", "edge_betweenness", "eigenvector", "fastrp", "from_arrow",
+    "from_dataframe", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy",
+    "graphlet_degrees", "greedy_coloring", "harmonic", "hashgnn", "hits", "infomap", "intersection", "join_edges",
+    "join_vertices", "katz", "label_propagation", "landscape", "longest_path", "louvain", "maximal_independent_set",
     "maximal_matching", "maximum_flow", "minimum_spanning_forest", "modularity", "motif_counts",
     "neighborhood_function", "open", "open_series", "pagerank", "partition", "per_neighbor", "per_remote",
     "per_subgraph", "per_vertex", "quality", "random_walks", "read", "relabel", "run", "run_series", "sample",

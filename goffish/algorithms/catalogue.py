@@ -14,9 +14,9 @@ from typing import Any
 
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness, EdgeBetweenness
-from goffish.algorithms.bipartite.api import Bipartition
+from goffish.algorithms.bipartite.api import BipartiteCores, BipartiteProjection, Bipartition
 from goffish.algorithms.closeness.api import Closeness, Harmonic
-from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Motifs, Quotient, Triangles, Trusses
+from goffish.algorithms.clustering.api import Clustering, Cores, Counts, Graphlets, Motifs, Quotient, Triangles, Trusses
 from goffish.algorithms.communities.api import Infomap, Louvain
 from goffish.algorithms.components.api import Components, MaxValue, StrongComponents
 from goffish.algorithms.extents.api import Diameter, Eccentricity, Neighborhood
@@ -37,7 +37,7 @@ from goffish.algorithms.structure.api import (
     Matching,
     SpanningForest,
 )
-from goffish.algorithms.walks.api import FastRP, Walks
+from goffish.algorithms.walks.api import FastRP, HashGNN, Walks
 from goffish.errors import GoffishWarning, InputError
 
 #: Group of the entry points: by the name of an algorithm, its class.
@@ -46,12 +46,12 @@ GROUP = "goffish.algorithms"
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, StrongComponents, Bipartition, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Infomap,
-        Betweenness, EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz, Hits, Landscape, Triangles, Clustering,
-        Cores, Trusses, Motifs, Similarity, Walks, FastRP, SpectralEmbedding, SpanningForest, BiconnectedComponents,
-        ArticulationPoints, Bridges, LabelPropagation, IndependentSet, Matching, Coloring, PathBetween, Distances,
-        Eccentricity, Diameter, Neighborhood, TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts,
-        Quotient,
+        Components, StrongComponents, Bipartition, BipartiteProjection, BipartiteCores, BreadthFirst, ShortestPaths,
+        PageRanks, BlockRanks, Louvain, Infomap, Betweenness, EdgeBetweenness, Closeness, Harmonic, Eigenvector, Katz,
+        Hits, Landscape, Triangles, Clustering, Cores, Trusses, Motifs, Graphlets, Similarity, Walks, FastRP, HashGNN,
+        SpectralEmbedding, SpanningForest, BiconnectedComponents, ArticulationPoints, Bridges, LabelPropagation,
+        IndependentSet, Matching, Coloring, PathBetween, Distances, Eccentricity, Diameter, Neighborhood,
+        TopologicalOrder, LongestPath, FlowBetween, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

@@ -38,6 +38,19 @@ def from_library(value: Any, module: str, kind: str) -> bool:
     return library is not None and isinstance(value, library)
 
 
+def check_memory(nbytes: int, what: str) -> None:
+    """Refuse what takes more memory than the machine has, before the system ends the process.
+
+    Raises
+    ------
+    InputError
+        Names `what`, its size and that of the memory.
+    """
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes > most:
+        raise InputError(f"{what} do not fit in memory: {nbytes / 1e9:,.1f} GB, of {most / 1e9:,.1f} GB")
+
+
 def whole_number(value: Any, name: str, lowest: int = 1) -> int:
     """`value` as an int of at least `lowest`; truth values, fractions and texts are refused."""
     try:

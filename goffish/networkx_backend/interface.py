@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from goffish.networkx_backend import centralities, communities, distances, paths
+from goffish.networkx_backend import bipartite, centralities, communities, distances, paths
+from goffish.networkx_backend.bipartite import color, is_bipartite, projected_graph, sets, weighted_projected_graph
 from goffish.networkx_backend.centralities import (
     betweenness_centrality,
     betweenness_centrality_subset,
@@ -71,6 +72,8 @@ from goffish.networkx_backend.pagerank import can_rank, pagerank
 from goffish.networkx_backend.paths import (
     all_pairs_dijkstra_path_length,
     all_pairs_shortest_path_length,
+    astar_path,
+    astar_path_length,
     bidirectional_dijkstra,
     bidirectional_shortest_path,
     descendants_at_distance,
@@ -79,6 +82,7 @@ from goffish.networkx_backend.paths import (
     has_path,
     shortest_path,
     shortest_path_length,
+    shortest_simple_paths,
     single_source_dijkstra_path_length,
     single_source_shortest_path_length,
 )
@@ -86,6 +90,7 @@ from goffish.networkx_backend.similarity import (
     adamic_adar_index,
     can_compare,
     jaccard_coefficient,
+    preferential_attachment,
     resource_allocation_index,
 )
 from goffish.networkx_backend.spectral import (
@@ -115,21 +120,23 @@ from goffish.networkx_backend.structure import (
 
 __all__ = [
     "BackendGraph", "adamic_adar_index", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length",
-    "articulation_points", "average_clustering", "betweenness_centrality", "betweenness_centrality_subset",
-    "biconnected_components", "bidirectional_dijkstra", "bidirectional_shortest_path", "bridges", "can_run", "center",
-    "closeness_centrality", "clustering", "connected_components", "convert", "convert_from_nx", "convert_to_nx",
-    "core_number", "dag_longest_path", "dag_longest_path_length", "descendants_at_distance", "diameter",
-    "dijkstra_path", "dijkstra_path_length", "eccentricity", "edge_betweenness_centrality",
-    "edge_betweenness_centrality_subset", "eigenvector_centrality", "greedy_color", "harmonic_centrality",
-    "has_bridges", "has_path", "hits", "is_biconnected", "is_connected", "is_directed_acyclic_graph",
-    "is_strongly_connected", "is_weakly_connected", "jaccard_coefficient", "k_truss", "katz_centrality",
-    "label_propagation_communities", "leiden_communities", "leiden_partitions", "louvain_communities",
-    "louvain_partitions", "maximal_independent_set", "maximal_matching", "maximum_flow", "maximum_flow_value",
-    "minimum_cut", "minimum_cut_value", "minimum_spanning_edges", "modularity", "node_connected_component",
-    "number_connected_components", "number_strongly_connected_components", "number_weakly_connected_components",
-    "on_start_tests", "pagerank", "periphery", "radius", "resource_allocation_index", "shortest_path",
-    "shortest_path_length", "should_run", "single_source_dijkstra_path_length", "single_source_shortest_path_length",
+    "articulation_points", "astar_path", "astar_path_length", "average_clustering", "betweenness_centrality",
+    "betweenness_centrality_subset", "biconnected_components", "bidirectional_dijkstra", "bidirectional_shortest_path",
+    "bridges", "can_run", "center", "closeness_centrality", "clustering", "color", "connected_components", "convert",
+    "convert_from_nx", "convert_to_nx", "core_number", "dag_longest_path", "dag_longest_path_length",
+    "descendants_at_distance", "diameter", "dijkstra_path", "dijkstra_path_length", "eccentricity",
+    "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "eigenvector_centrality", "greedy_color",
+    "harmonic_centrality", "has_bridges", "has_path", "hits", "is_biconnected", "is_bipartite", "is_connected",
+    "is_directed_acyclic_graph", "is_strongly_connected", "is_weakly_connected", "jaccard_coefficient", "k_truss",
+    "katz_centrality", "label_propagation_communities", "leiden_communities", "leiden_partitions",
+    "louvain_communities", "louvain_partitions", "maximal_independent_set", "maximal_matching", "maximum_flow",
+    "maximum_flow_value", "minimum_cut", "minimum_cut_value", "minimum_spanning_edges", "modularity",
+    "node_connected_component", "number_connected_components", "number_strongly_connected_components",
+    "number_weakly_connected_components", "on_start_tests", "pagerank", "periphery", "preferential_attachment",
+    "projected_graph", "radius", "resource_allocation_index", "sets", "shortest_path", "shortest_path_length",
+    "shortest_simple_paths", "should_run", "single_source_dijkstra_path_length", "single_source_shortest_path_length",
     "strongly_connected_components", "transitivity", "triangles", "weakly_connected_components",
+    "weighted_projected_graph",
 ]  # fmt: skip
 
 #: Functions that are not answered for all arguments, and who says for which.
@@ -137,6 +144,8 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "adamic_adar_index": can_compare,
     "all_pairs_dijkstra_path_length": paths.can_measure_all,
     "all_pairs_shortest_path_length": paths.can_search_all,
+    "astar_path": paths.can_guide,
+    "astar_path_length": paths.can_guide,
     "average_clustering": can_average,
     "betweenness_centrality": centralities.can_sample,
     "betweenness_centrality_subset": centralities.can_relate,
@@ -175,15 +184,20 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "louvain_partitions": communities.can_divide_by_level,
     "modularity": communities.can_assess,
     "pagerank": can_rank,
+    "preferential_attachment": can_compare,
+    "projected_graph": bipartite.can_project,
     "resource_allocation_index": can_compare,
     "periphery": distances.can_extend,
     "radius": distances.can_extend,
+    "sets": bipartite.can_divide,
     "shortest_path": paths.can_connect,
     "shortest_path_length": paths.can_choose,
+    "shortest_simple_paths": paths.can_list,
     "single_source_dijkstra_path_length": paths.can_measure,
     "single_source_shortest_path_length": paths.can_search,
     "transitivity": can_relate,
     "triangles": can_count,
+    "weighted_projected_graph": bipartite.can_weigh,
 }
 #: Below this many nodes networkx has answered before a conversion pays (measured: see docs/guides/networkx.md).
 _SMALL = 200
@@ -195,6 +209,7 @@ _ARGUMENTS = {
     "clustering": ("nodes",),
     "harmonic_centrality": ("nbunch", "distance", "sources"),
     "jaccard_coefficient": ("ebunch",),
+    "preferential_attachment": ("ebunch",),
     "resource_allocation_index": ("ebunch",),
     "shortest_path_length": ("source", "target", "weight"),
     "single_source_dijkstra_path_length": ("source", "cutoff"),
@@ -202,11 +217,11 @@ _ARGUMENTS = {
 }
 #: One walk over the graph, which takes networkx no longer than the walk that a conversion is.
 _ONE_WALK = {
-    "bidirectional_dijkstra", "bidirectional_shortest_path", "connected_components", "descendants_at_distance",
-    "dijkstra_path", "dijkstra_path_length", "has_path", "is_connected", "is_directed_acyclic_graph",
-    "is_weakly_connected", "node_connected_component", "number_connected_components",
-    "number_weakly_connected_components", "shortest_path", "single_source_shortest_path_length",
-    "weakly_connected_components",
+    "astar_path", "astar_path_length", "bidirectional_dijkstra", "bidirectional_shortest_path", "color",
+    "connected_components", "descendants_at_distance", "dijkstra_path", "dijkstra_path_length", "has_path",
+    "is_bipartite", "is_connected", "is_directed_acyclic_graph", "is_weakly_connected", "node_connected_component",
+    "number_connected_components", "number_weakly_connected_components", "preferential_attachment", "sets",
+    "shortest_path", "single_source_shortest_path_length", "weakly_connected_components",
 }  # fmt: skip
 
 
@@ -229,7 +244,7 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
     networkx asks this only where the caller did not name a backend.
     """
-    graph = args[0] if args else kwargs["flowG" if "flowG" in kwargs else "G"]
+    graph = args[0] if args else next(kwargs[one] for one in ("flowG", "B", "G") if one in kwargs)
     if _converted(graph):
         return True
     if len(graph) < _SMALL:
@@ -249,7 +264,7 @@ def _is_short(name: str, graph: Any, options: dict[str, Any]) -> bool:
     """Whether the options leave networkx little to look at."""
     if name in ("triangles", "clustering", "average_clustering"):
         return asks_for_few(graph, options.get("nodes"))
-    if name in ("adamic_adar_index", "jaccard_coefficient", "resource_allocation_index"):
+    if _ARGUMENTS.get(name) == ("ebunch",):
         pairs = options.get("ebunch")
         return pairs is not None and len(pairs) < len(graph)
     if name == "closeness_centrality":

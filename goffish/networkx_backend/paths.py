@@ -93,6 +93,45 @@ def bidirectional_dijkstra(
     return (int(length) if _whole(G, weight) or source == target else length), path
 
 
+def astar_path(
+    G: BackendGraph, source: Any, target: Any, heuristic: Any = None, weight: Hashable = "weight", *, cutoff: Any = None
+) -> list[Any]:
+    """As `networkx.astar_path` without a heuristic; of several shortest paths it may be another one."""
+    known(G, source), known(G, target)
+    return _path(G, measured(G, weight), source, target)[0]
+
+
+def astar_path_length(
+    G: BackendGraph, source: Any, target: Any, heuristic: Any = None, weight: Hashable = "weight", *, cutoff: Any = None
+) -> Any:
+    """As `networkx.astar_path_length` without a heuristic."""
+    known(G, source), known(G, target)
+    return _length(G, measured(G, weight), source, target, weight)
+
+
+def shortest_simple_paths(G: BackendGraph, source: Any, target: Any, weight: Hashable = None) -> Iterator[list[Any]]:
+    """As `networkx.shortest_simple_paths`; paths of equal lengths may be in another order."""
+    # Weights are checked before the first path is asked for: later, networkx could not take over.
+    return _by_length(G, measured(G, weight), source, target)
+
+
+def _by_length(G: BackendGraph, graph: Graph, source: Any, target: Any) -> Iterator[list[Any]]:
+    from goffish.algorithms.paths.pairs import shortest_paths
+
+    start, end = known(G, source), known(G, target)
+    _path(G, graph, source, target)
+    given, most = 0, 8
+    while True:
+        table = shortest_paths(graph, start, end, most).table
+        borders = np.flatnonzero(np.diff(table["path"].to_numpy(), prepend=0))
+        rows = [part.tolist() for part in np.split(table["vertex"].to_numpy(), borders[1:])]
+        for row in rows[given:]:
+            yield [G.nodes[v] for v in row]
+        if len(rows) < most:
+            return
+        given, most = len(rows), 2 * most
+
+
 def has_path(G: BackendGraph, source: Any, target: Any) -> bool:
     """As `networkx.has_path`."""
     start, end = known(G, source), known(G, target)
@@ -145,6 +184,20 @@ def can_connect(
 
 def can_connect_by_weight(G: Any, source: Any, target: Any, weight: Any = "weight") -> Verdict:
     """Whether a path between two nodes, or its length, is answered."""
+    return can_measure(G, source, None, weight)
+
+
+def can_guide(
+    G: Any, source: Any, target: Any, heuristic: Any = None, weight: Any = "weight", *, cutoff: Any = None
+) -> Verdict:
+    """Whether a path by A* is answered."""
+    if heuristic is not None or cutoff is not None:
+        return "heuristic or cutoff"
+    return can_measure(G, source, None, weight)
+
+
+def can_list(G: Any, source: Any, target: Any, weight: Any = None) -> Verdict:
+    """Whether all paths between two nodes are answered."""
     return can_measure(G, source, None, weight)
 
 

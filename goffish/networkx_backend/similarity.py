@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from goffish.networkx_backend.graph import BackendGraph
 
@@ -27,6 +28,14 @@ def resource_allocation_index(G: BackendGraph, ebunch: Any = None) -> Scored:
     return _scores(G, ebunch, "resource_allocation")
 
 
+def preferential_attachment(G: BackendGraph, ebunch: Any = None) -> Iterator[tuple[Any, Any, int]]:
+    """As `networkx.preferential_attachment` for given pairs."""
+    pairs, first, second = _pairs(G, ebunch)
+    degree = np.bincount(G.src, minlength=len(G)) + np.bincount(G.dst, minlength=len(G))
+    products = degree[first] * degree[second]
+    return ((u, v, value) for (u, v), value in zip(pairs, products.tolist(), strict=True))
+
+
 def can_compare(G: Any, ebunch: Any = None) -> bool | str:
     """Whether these pairs are compared."""
     if ebunch is None:
@@ -42,6 +51,13 @@ def _scores(G: BackendGraph, ebunch: Any, metric: Any) -> Scored:
 
     if (G.src == G.dst).any():
         raise NotImplementedError("similarity with self-loops")
+    pairs, first, second = _pairs(G, ebunch)
+    values = scores_of(G.plain, first, second, metric)
+    return ((u, v, value) for (u, v), value in zip(pairs, values.tolist(), strict=True))
+
+
+def _pairs(G: BackendGraph, ebunch: Any) -> tuple[list[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """Given pairs, and the positions of their ends."""
     pairs = list(ebunch)
     ends = []
     for node in (node for pair in pairs for node in pair):
@@ -51,5 +67,4 @@ def _scores(G: BackendGraph, ebunch: Any, metric: Any) -> Scored:
             raise nx.NodeNotFound(f"Node {node} not in G.")
         ends.append(G.position[node])
     first, second = np.array(ends, np.int64).reshape(-1, 2).T.copy()
-    values = scores_of(G.plain, first, second, metric)
-    return ((u, v, value) for (u, v), value in zip(pairs, values.tolist(), strict=True))
+    return pairs, first, second

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,14 +95,23 @@ def test_larger_projections(kind: type) -> None:
     assert found[1].targets.tobytes() == found[0].targets.tobytes()
 
 
-def test_labels_attributes_and_errors() -> None:
+def test_labels_attributes_tables_and_errors(tmp_path: Path) -> None:
     graph = gf.from_edges(["a", "b", "b", "c"], ["x", "x", "y", "y"], isolated=["z"], vertex_attributes={"h": range(6)})
     found = gf.bipartite_projection(graph, ["c", "a", "b"])
     assert found.edges.to_pylist() == [
         {"source": "a", "target": "b", "weight": 1.0}, {"source": "b", "target": "c", "weight": 1.0},
     ]  # fmt: skip
     assert found.vertices.to_pylist() == [{"vertex": v, "h": h} for h, v in enumerate("abc")]
+    table = pa.table({"vertex": ["a", "b", "c", "a"], "source": [1, 2, 3, 4]})
+    file = str(gf.Result("side", table).write(tmp_path / "side.parquet"))
+    for given_side in (table, table.to_pandas(), file, table.drop_columns("source").rename_columns(["source"])):
+        assert gf.bipartite_projection(graph, given_side).edges == found.edges
+        assert gf.run("bipartite-projection", graph, vertices=given_side).table == found.edges
+    connected = graph.largest_component()
+    assert gf.run("bipartite-projection", gf.partition(connected, parts=2)).table == found.edges
+    assert gf.bipartite_projection(connected).edges == found.edges
     empty = gf.from_edges([], [])
+    assert gf.bipartite_projection(empty).num_vertices == 0
     assert (gf.bipartite_projection(empty, []).num_vertices, len(gf.bipartition(empty))) == (0, 0)
     parted = gf.partition(graph, parts=2)
     assert gf.run("bipartition", parted).to_dict() == gf.bipartition(graph).to_dict()
@@ -113,6 +124,9 @@ def test_labels_attributes_and_errors() -> None:
         (["a"], {}, "edge b - x is between two vertices that are not given"),
         (["a", "q"], {}, "q"),
         ([True], {}, "vertices"),
+        (None, {}, "vertices: the graph is not connected; name the vertices of one side"),
+        (pa.table({"side": ["a"]}), {}, "vertices: no column 'vertex' or 'source'; available: side"),
+        ("none.csv", {}, "none.csv: no such file"),
         (["a", "b", "c"], {"weighting": "most"}, "weighting='most': choose one of shared, newman"),
         (["a", "b", "c"], {"threads": 0}, "threads=0"),
     ):
@@ -120,3 +134,66 @@ def test_labels_attributes_and_errors() -> None:
             gf.bipartite_projection(graph, vertices, **options)  # type: ignore[arg-type]
     with pytest.raises(gf.InputError, match="convert a PartitionedGraph"):
         gf.bipartite_projection(parted, ["a"])  # type: ignore[arg-type]
+
+
+def largest_betas(reference: nx.Graph, side: set[int], alpha: int) -> dict[int, int]:
+    """For each vertex the largest beta of an (alpha, beta)-core with it: vertices are removed until all have enough."""
+    best = dict.fromkeys(reference, 0)
+    for beta in range(1, len(reference) + 1):
+        core = reference.copy()
+        while few := [v for v, degree in core.degree if degree < (alpha if v in side else beta)]:
+            core.remove_nodes_from(few)
+        if not core:
+            break
+        best |= dict.fromkeys(core, beta)
+    return best
+
+
+@settings(max_examples=200)
+@given(EDGES, st.booleans(), st.integers(1, 4), st.integers(1, 4))
+def test_cores_equal_those_of_removals(case: Case, directed: bool, alpha: int, beta: int) -> None:
+    """Breaks when parallel edges count, or a vertex is removed too early or stays although its neighbors are gone."""
+    n, drawn = case
+    edges = [(u, v) for u, v in drawn if (u + v) % 2]
+    reference = nx.Graph(edges)
+    reference.add_nodes_from(range(n))
+    expected = largest_betas(reference, set(range(0, n, 2)), alpha)
+    graph, even = build(n, edges, directed), np.arange(n) % 2 == 0
+    found = gf.bipartite_cores(graph, alpha, vertices=even)
+    assert found.to_dict("core") == expected
+    assert found.to_dict("side") == {v: v % 2 for v in range(n)}
+    assert found.summary == {"vertices": n, "largest": max(expected.values(), default=0)}
+    core = gf.bipartite_cores(graph, alpha, beta, even)
+    assert core.to_dict("core") == {v: value for v, value in expected.items() if value >= beta}
+    assert core.summary["vertices"] == len(core)
+
+
+@pytest.mark.parametrize("kind", [np.int32, pytest.param(np.int64, marks=pytest.mark.slow)])
+def test_larger_cores(kind: type) -> None:
+    rng = np.random.default_rng(4)
+    graph = gf.from_edges(rng.integers(0, 60, 400), 60 + rng.integers(0, 30, 400) ** 2 // 30, labels=np.arange(90))
+    made = Graph(graph.offsets, graph.targets.astype(kind), False, graph.num_edges)
+    reference, side = gf.to_networkx(graph), set(range(60))
+    for alpha in (1, 2, 4, 1 << 40):
+        found = gf.bipartite_cores(made, alpha, vertices=list(side)).to_dict("core")
+        assert found == largest_betas(reference, side, alpha)
+        assert any(found.values()) == (alpha < 100)
+
+
+def test_cores_of_labels_paths_and_errors() -> None:
+    graph = gf.from_edges(["a", "a", "b", "b"], ["x", "y", "x", "y"])
+    assert gf.bipartite_cores(gf.partition(graph, parts=2)).to_dict("core") == dict.fromkeys("abxy", 2)
+    assert gf.bipartite_cores(graph, beta=3).table.num_rows == 0
+    n = 200_000
+    path = gf.bipartite_cores(gf.from_edges(np.arange(n - 1), np.arange(1, n)))
+    assert path.table["core"].to_pylist() == [0, *[1] * (n - 1)]
+    assert gf.bipartite_cores(gf.from_edges([], [])).summary == {"vertices": 0, "largest": 0}
+    for options, message in (
+        ({"alpha": 0}, "alpha=0"), ({"alpha": 1 << 70}, "alpha="), ({"beta": 0}, "beta=0"), ({"alpha": 1.5}, "alpha="),
+        ({"vertices": ["a"]}, "edge b - x is between two vertices that are not given"),
+        ({"vertices": ["q"]}, "unknown vertex 'q'"),
+    ):  # fmt: skip
+        with pytest.raises(gf.InputError, match=message):
+            gf.bipartite_cores(graph, **options)  # type: ignore[arg-type]
+    with pytest.raises(gf.InputError, match="graph is not bipartite"):
+        gf.bipartite_cores(gf.from_edges([1, 2, 3], [2, 3, 1]))

@@ -30,10 +30,12 @@ OTHERS = {
     "block", "pieces", "smaller_side", "member", "color",
     "path",
     "eccentricity", "pairs",
-    "flow", "cut", "source_side", "motif", "edges", "side",
+    "flow", "cut", "source_side", "motif", "edges", "side", *(f"orbit_{at}" for at in range(15)),
 }  # fmt: skip
 #: Where such a column holds no vertices: communities of the next level, or numbers.
 NO_VERTICES = {"landscape": {"parent"}, "aggregate_messages": {"value"}}
+#: Need a bipartite graph.
+BIPARTITE = {"bipartition", "bipartite-projection", "bipartite-cores"}
 N = 12
 INTEGERS = [100 + 7 * v for v in range(N)]
 TEXTS = [f"vertex {v:02d}" for v in range(N)]
@@ -78,12 +80,10 @@ def tables(result: Any) -> list[pa.Table]:
 def forward(name: str, graph: gf.Graph) -> gf.Graph:
     """The graph, with directions from smaller to larger labels for what needs a graph without cycles.
 
-    Without edges between vertices that are both even, or both odd, for what needs a bipartite graph.
+    A path for what needs a bipartite graph.
     """
-    if name == "bipartition":
-        src, dst, _, _ = graph.edge_columns()
-        between = (src + dst) % 2 == 1
-        return gf.from_edges(src[between], dst[between], labels=graph.label_column())
+    if name.replace("_", "-") in BIPARTITE:
+        return gf.from_edges(np.arange(N - 1), np.arange(1, N), labels=graph.label_column())
     if name.replace("_", "-") not in ("topological-order", "longest-path"):
         return graph
     src, dst, weight, _ = graph.edge_columns()
@@ -130,6 +130,7 @@ TRIED: dict[str, Callable[[list[Any]], Any]] = {
     "iteration_weights": lambda labels: (0.5, 1.0),
     "alpha": lambda labels: 0.01,
     "registers": lambda labels: 16,
+    "features": lambda labels: pa.table({"vertex": labels[:3], "a": [0, 1, 1], "x0": [1, 0, 1]}),
     "time_limit": lambda labels: 1000.0,
     "bounds": lambda labels: [0.0] * N,
 }

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import goffish as gf
-from goffish.graph import Graph
+from goffish.graph import Graph, guards
 from tests.algorithms.test_whole_paths import EDGES, build
 
 
@@ -109,6 +109,15 @@ def test_all_paths_are_found() -> None:
     assert found.summary == {"paths": 65, "shortest": 1.0, "longest": 5.0}
     numbers, vertices = (found.table[name].to_numpy() for name in ("path", "vertex"))
     assert len({tuple(vertices[numbers == number].tolist()) for number in range(1, 66)}) == 65
+
+
+def test_more_paths_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gf.from_networkx(nx.complete_graph(12))
+    with pytest.raises(gf.InputError, match=r"k=4611686018427387904 "):
+        gf.shortest_path(graph, 0, 5, k=1 << 62)
+    monkeypatch.setattr(guards.os, "sysconf", lambda name: 1 << 11)
+    with pytest.raises(gf.InputError, match=r"k=1,000,000,000: more than \d[\d,]+ paths do not fit in memory: 0\.0 GB"):
+        gf.shortest_path(graph, 0, 5, k=10**9)
 
 
 @pytest.mark.slow

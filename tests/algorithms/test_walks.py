@@ -193,5 +193,9 @@ def test_errors() -> None:
 
 def test_more_than_fits_in_memory() -> None:
     graph = gf.generators.erdos_renyi(200, 0.05, seed=1)
+    many = gf.from_edges([0], [1], isolated=np.arange(1_000_000))
+    message = r"dimension=1048576: 1,000,000 vectors do not fit in memory: 12,582\.9 GB, of "
+    with pytest.raises(gf.InputError, match=message):
+        gf.fastrp(many, dimension=1 << 20)
     with pytest.raises(gf.InputError, match="209,715,200 walks do not fit in memory"):
         gf.random_walks(graph, walks=1 << 20, length=1 << 16)

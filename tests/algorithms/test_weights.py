@@ -37,7 +37,10 @@ NEEDED: dict[str, Any] = {
     "sources": [0, 1], "targets": range(6), "n": 0, "seed": 1, "max_iterations": 20_000, "_s": 0, "_t": 5,
 }  # fmt: skip
 #: And functions of networkx, of which others have options of the same names with other meanings.
-NEEDED_IN_NETWORKX: dict[str, dict[str, Any]] = {"k_truss": {"k": 3}, "katz_centrality": {"alpha": 0.01}}
+NEEDED_IN_NETWORKX: dict[str, dict[str, Any]] = {
+    "k_truss": {"k": 3}, "katz_centrality": {"alpha": 0.01}, "projected_graph": {"nodes": [0, 1]},
+    "weighted_projected_graph": {"nodes": [0, 1]},
+}  # fmt: skip
 #: Answers that are lengths, or one over lengths; all others do not depend on the unit of the weights.
 LENGTHS = {"distance": 1, "closeness": -1, "harmonic": -1, "weight": 1, "flow": 1}
 RETURNED = {"Result", "Communities", "CommunityLandscape", "MaximumFlow", "float"}
@@ -59,9 +62,9 @@ def forward(graph: gf.Graph) -> gf.Graph:
 
 
 def with_sides(graph: gf.Graph) -> gf.Graph:
-    """The graph with other vertices as targets, so that it has no cycle of odd length."""
-    src, dst, weights, _ = graph.edge_columns()
-    return gf.from_edges(src, dst + 6, weights, directed=graph.directed)
+    """A path with the weights of the graph, which has no cycle of odd length."""
+    _, _, weights, _ = graph.edge_columns()
+    return gf.from_edges(np.arange(7), np.arange(1, 8), weights, directed=graph.directed)
 
 
 def as_it_is(graph: gf.Graph) -> gf.Graph:
@@ -69,7 +72,10 @@ def as_it_is(graph: gf.Graph) -> gf.Graph:
 
 
 #: What needs a directed graph without cycles, or one with two sides.
-READY = {"topological-order": forward, "longest-path": forward, "bipartition": with_sides}
+READY = {
+    "topological-order": forward, "longest-path": forward, "bipartition": with_sides,
+    "bipartite-projection": with_sides, "bipartite-cores": with_sides,
+}  # fmt: skip
 
 
 class Way(NamedTuple):
@@ -191,7 +197,7 @@ def weight_options(name: str) -> list[str]:
 
 def in_networkx(name: str, weights: Any, directed: bool, backend: str | None) -> Any:
     """What networkx answers (iterators as lists), or the class of its exception and the reason for that."""
-    function = getattr(nx, name, None) or getattr(nx.community, name)
+    function = next(found for one in (nx, nx.community, nx.bipartite) if (found := getattr(one, name, None)))
     graph = nx.DiGraph() if directed else nx.Graph()
     ends = [(min(edge), max(edge)) if name.startswith("dag") else edge for edge in EDGES]
     graph.add_weighted_edges_from((u, v, float(w)) for (u, v), w in zip(ends, weights, strict=True))

@@ -37,6 +37,10 @@ DIRECTED = {
 }
 
 
+#: Algorithms of bipartite graphs, which small.txt is not.
+BIPARTITE = dict.fromkeys(("bipartition", "bipartite-projection", "bipartite-cores"))
+
+
 def oracle() -> nx.Graph:
     return nx.parse_edgelist(SMALL.splitlines(), nodetype=int)
 
@@ -93,6 +97,7 @@ EXPECTED: dict[str, Any] = {
         "diamond": 0,
         "clique": 0,
     },
+    "graphlet-degrees": lambda g: dict(g.degree),
     "trusses": lambda g: {(1, 2): 3, (1, 3): 3, (2, 3): 3, (3, 4): 2, (7, 8): 2},
     "spanning-forest": lambda g: dict.fromkeys(nx.minimum_spanning_edges(g, data=False), 1.0),
     "biconnected-components": lambda g: {
@@ -137,12 +142,30 @@ def test_sides_of_bipartite_graphs(shared: Place) -> None:
     )  # fmt: skip
 
 
+def test_projections_of_bipartite_graphs(place: Place) -> None:
+    """The graph file itself names the side of its first column; the table that is written is a graph."""
+    (place / "bought.csv").write_text("source,target\nann,tea\nbob,tea\nbob,rum\neve,rum\njoe,ale\n")
+    made = place("run", "bipartite-projection", "bought.csv", "--vertices", "bought.csv", "-o", "alike.csv", "--json")
+    assert made.json["summary"] == {"vertices": 4, "edges": 2}
+    assert [*csv.reader((place / "alike.csv").open())][1:] == [["ann", "bob", "1"], ["bob", "eve", "1"]]
+    assert place("run", "components", "alike.csv", "--json").json["summary"]["components"] == 1
+    cores = place("run", "bipartite-cores", "bought.csv", "--vertices", "bought.csv", "--beta", "1", "--json").json
+    assert cores["rows"] == [{"vertex": v, "side": v != "bob", "core": 1} for v in ("bob", "rum", "tea")]
+    ended = place("run", "bipartite-projection", "bought.csv")
+    expected = "error: vertices: the graph is not connected; name the vertices of one side\n"
+    assert (ended.code, ended.err) == (2, expected)
+    rows = place("run", "bipartite-projection", "names.csv", "--weighting", "newman", "--json").json["rows"]
+    assert rows == [{"source": "a", "target": "c", "weight": 1.0}]
+    ended = place("run", "bipartite-projection", "small.txt")
+    assert (ended.code, ended.err[:44]) == (2, "error: graph is not bipartite: it has a cycl")
+
+
 @pytest.mark.parametrize("graph", ["small.txt", "small.gofs"])
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in DIRECTED and name != "bipartition"])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in DIRECTED | BIPARTITE])
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
     required = [text for option, value in REQUIRED.get(name, {}).items() for text in (f"--{option}", str(value))]
     body = shared("run", name, graph, *required, "--json").json
-    if name in ("walks", "fastrp"):
+    if name in ("walks", "fastrp", "hashgnn"):
         check_samples(name, body)
         return
     if name == "landscape":
@@ -181,7 +204,7 @@ def test_algorithm(shared: Place, name: str, graph: str) -> None:
 
 def check_samples(name: str, body: dict[str, Any]) -> None:
     rows, near = body["rows"], oracle()
-    if name == "fastrp":
+    if name in ("fastrp", "hashgnn"):
         vectors = {row["vertex"]: [row[f"x{at}"] for at in range(128)] for row in rows}
         assert set(vectors) == set(near)
         assert vectors[1] != vectors[7] and any(vectors[1])

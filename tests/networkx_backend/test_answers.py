@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import networkx as nx
@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goffish.networkx_backend import convert
+from goffish.networkx_backend import convert, interface
 from tests.networkx_backend.odd_graphs import odd_graphs
 
 SIMPLE = (nx.Graph, nx.DiGraph)
+WEIGHTED = nx.bipartite.weighted_projected_graph
 
 
 def told(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -100,7 +101,7 @@ def test_paths_between_nodes(graph: nx.Graph, data: st.DataObject) -> None:
     ends = st.sampled_from([*graph, "nobody"])
     source, target = data.draw(ends), data.draw(ends)
     for weight in ("weight", "nothing", None):
-        for function in (nx.shortest_path, nx.dijkstra_path, nx.bidirectional_dijkstra):
+        for function in (nx.shortest_path, nx.dijkstra_path, nx.bidirectional_dijkstra, nx.astar_path):
             expected = told(function, graph, source, target, weight=weight, backend="networkx")
             found = told(function, graph, source, target, weight=weight, backend="goffish")
             if isinstance(expected, type):
@@ -114,9 +115,39 @@ def test_paths_between_nodes(graph: nx.Graph, data: st.DataObject) -> None:
             lengths = [length_of(graph, nodes, weight) for nodes in (expected, path)]
             assert lengths[1] == pytest.approx(lengths[0], rel=1e-12)
         same(nx.dijkstra_path_length, graph, source, target, weight=weight, typed=False)
+        expected, found = (
+            told(nx.astar_path_length, graph, source, target, weight=weight, backend=name)
+            for name in ("networkx", "goffish")
+        )
+        assert found is expected if isinstance(expected, type) else found == pytest.approx(expected, rel=1e-12)
     expected = told(nx.bidirectional_shortest_path, graph, source, target, backend="networkx")
     found = told(nx.bidirectional_shortest_path, graph, source, target, backend="goffish")
     assert found is expected if isinstance(expected, type) else len(found) == len(expected)
+
+
+@given(odd_graphs(), st.data())
+def test_paths_by_length(graph: nx.Graph, data: st.DataObject) -> None:
+    """The first paths are as long as those of networkx, each is one, and none is there twice."""
+    ends = st.sampled_from([*graph, "nobody"])
+    source, target = data.draw(ends), data.draw(ends)
+    for weight in ("weight", "nothing", None):
+        expected, found = (
+            told(lambda b=name, w=weight: [*islice(nx.shortest_simple_paths(graph, source, target, w, backend=b), 40)])
+            for name in ("networkx", "goffish")
+        )
+        if isinstance(expected, type):
+            assert found is expected
+            continue
+        assert len({tuple(map(id, path)) for path in found}) == len(found)
+        assert all(nx.is_simple_path(graph, path) and (path[0], path[-1]) == (source, target) for path in found)
+        lengths = [[length_of(graph, path, weight) for path in paths] for paths in (expected, found)]
+        assert lengths[1] == pytest.approx(lengths[0], rel=1e-12)
+
+
+@given(odd_graphs(), st.data())
+def test_products_of_degrees(graph: nx.Graph, data: st.DataObject) -> None:
+    ends = st.sampled_from([*graph, "nobody"] if data.draw(st.booleans()) or not graph else [*graph])
+    same(nx.preferential_attachment, graph, data.draw(st.lists(st.tuples(ends, ends), max_size=6)))
 
 
 def length_of(graph: nx.Graph, path: list[Any], weight: str | None) -> float:
@@ -432,3 +463,42 @@ def test_flows_that_are_left_to_networkx() -> None:
     big.add_edges_from((i, 3, {"capacity": 2**52 + 1}) for i in (1, 2))
     with pytest.raises(NotImplementedError):
         nx.maximum_flow_value(big, 0, 3, backend="goffish")
+
+
+@given(odd_graphs())
+def test_bipartite_graphs(graph: nx.Graph) -> None:
+    for function in (nx.bipartite.color, nx.is_bipartite, nx.bipartite.sets):
+        same(function, graph)
+    same(nx.bipartite.sets, graph, list(graph)[:2])
+
+
+@given(odd_graphs(kinds=(nx.Graph,), loops=False), st.booleans(), st.randoms(use_true_random=False))
+def test_projections(graph: nx.Graph, ratio: bool, random: Any) -> None:
+    """Of the bipartite graph of nodes and edges, and of graphs that are left to networkx."""
+    split = nx.Graph((node, ("edge", i)) for i, edge in enumerate(graph.edges) for node in edge)
+    split.add_nodes_from(graph, weight=3)
+    split.graph["name"] = "split"
+    nodes = random.sample(list(graph), len(graph))
+    for asked, chosen in ((split, nodes), (graph, nodes[:3])):
+        for function, options in ((nx.bipartite.projected_graph, {}), (WEIGHTED, {"ratio": ratio})):
+            expected = told(function, asked, chosen, **options, backend="networkx")
+            with nx.config.backend_priority(algos=["goffish"]), pytest.MonkeyPatch.context() as patch:
+                patch.setattr(interface, "should_run", lambda *_: True)
+                answers = [told(function, asked, chosen, **options)]
+            if asked is split and graph.edges:
+                answers.append(told(function, convert(asked), chosen, **options))
+            for found in answers:
+                if isinstance(expected, type):
+                    assert found is expected
+                    continue
+                assert list(found) == list(expected) and found.nodes == expected.nodes
+                assert (found.adj, found.graph) == (expected.adj, expected.graph)
+    for function in (nx.bipartite.projected_graph, WEIGHTED):
+        with pytest.raises(NotImplementedError):
+            function(nx.complete_graph(3), [0], backend="goffish")
+        with pytest.raises(NotImplementedError):
+            function(nx.DiGraph([(0, 1)]), [0], backend="goffish")
+    plain = nx.Graph(split.edges)
+    if plain:
+        found = WEIGHTED(plain, [node for node in nodes if node in plain], backend="goffish")
+        assert {type(w) for *_, w in found.edges(data="weight")} <= {int}

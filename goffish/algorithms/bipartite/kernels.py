@@ -162,3 +162,62 @@ def fill_projected(sides, first, last, memory, rows, out_targets, out_weights):
         for i in range(begin, at):
             out_weights[i] = sums[out_targets[i]]
             sums[out_targets[i]] = 0.0
+
+
+@kernel(allocates=False)
+def drop_few(offsets, targets, on_side, alpha, degree, gone):
+    """Remove the vertices of a side that have less than `alpha` neighbors."""
+    for u in range(on_side.size):
+        if not on_side[u] or degree[u] >= alpha:
+            continue
+        gone[u] = True
+        before = targets.dtype.type(-1)
+        for i in range(offsets[u], offsets[u + 1]):
+            if targets[i] != before:
+                degree[targets[i]] -= 1
+            before = targets[i]
+
+
+@kernel(allocates=False)
+def peel_side(offsets, targets, others, alpha, degree, gone, sorted_by, core):
+    """Remove the other side by ascending degree, and vertices of the side that have less than `alpha` neighbors left.
+
+    Parameters
+    ----------
+    others : int
+        Number of vertices of the other side.
+    degree : integers, shape (n,)
+        Numbers of neighbors that are left, of the vertices of the side.
+    sorted_by : tuple
+        Vertices in ascending order of `core`, the place of each vertex in it, and where each value starts.
+    core : integers, shape (n,)
+        Numbers of neighbors that are left, of the other side; the values of both sides on return.
+    """
+    order, place, starts = sorted_by
+    for at in range(others):
+        u = order[at]
+        level, before = core[u], targets.dtype.type(-1)
+        for i in range(offsets[u], offsets[u + 1]):
+            x = targets[i]
+            if x == before or gone[x]:
+                continue
+            before = x
+            degree[x] -= 1
+            if degree[x] >= alpha:
+                continue
+            gone[x] = True
+            core[x] = level
+            last = targets.dtype.type(-1)
+            for j in range(offsets[x], offsets[x + 1]):
+                v = targets[j]
+                if v != last and core[v] > level:
+                    # Swap v with the first vertex of its value, then move the border past it.
+                    k = core[v]
+                    front = starts[k]
+                    w = order[front]
+                    here = place[v]
+                    order[front], order[here] = v, w
+                    place[v], place[w] = front, here
+                    starts[k] = front + 1
+                    core[v] = k - 1
+                last = v

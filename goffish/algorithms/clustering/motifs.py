@@ -25,17 +25,28 @@ MOTIFS = {
 }  # fmt: skip
 
 
-class _Rows(NamedTuple):
-    """Arcs from the end of lower (degree, number) of each edge to the higher one, by place in this order."""
+class Rows(NamedTuple):
+    """Arcs from the end of lower (degree, number) of each edge to the higher one, by place in this order.
+
+    Attributes
+    ----------
+    degree : integers, shape (n,)
+        By place, as all that follows but one.
+    place : integers, shape (n,)
+        Place of each vertex.
+    offsets, targets, back_offsets, sources
+        The arcs, and the same backwards; both in ascending rows.
+    """
 
     degree: _Numbers
+    place: _Numbers
     offsets: NDArray[np.int64]
     targets: _Numbers
     back_offsets: NDArray[np.int64]
     sources: _Numbers
 
     @classmethod
-    def of(cls, graph: Graph) -> _Rows:
+    def of(cls, graph: Graph) -> Rows:
         graph = graph.to_undirected()
         degree, order, place, _ = by_degree(graph)
         offsets = np.zeros(degree.size + 1, np.int64)
@@ -44,10 +55,10 @@ class _Rows(NamedTuple):
         # Rows are in the order of the vertices: transposed twice, they ascend.
         back_offsets, sources, _ = transpose(offsets, targets, None)
         offsets, targets, _ = transpose(back_offsets, sources, None)
-        return cls(degree[order], offsets, targets, back_offsets, sources)
+        return cls(degree[order], place, offsets, targets, back_offsets, sources)
 
 
-def _cliques(rows: _Rows, workers: int) -> tuple[int, _Numbers]:
+def _cliques(rows: Rows, workers: int) -> tuple[int, _Numbers]:
     """Number of cliques of four vertices, and of the triangles of each edge."""
     n, m, kind = rows.degree.size, rows.targets.size, rows.targets.dtype
     work = np.zeros_like(rows.offsets)
@@ -74,7 +85,7 @@ def _cliques(rows: _Rows, workers: int) -> tuple[int, _Numbers]:
     return cliques, support
 
 
-def _cycles(rows: _Rows, workers: int) -> int:
+def _cycles(rows: Rows, workers: int) -> int:
     """Number of cycles of four vertices, with chords or without."""
     work = np.append(0, np.cumsum(rows.degree[rows.sources], dtype=np.int64))[rows.back_offsets]
     bounds = balanced_rows(work, max(workers, int(work[-1]) // STEPS))
@@ -82,7 +93,7 @@ def _cycles(rows: _Rows, workers: int) -> int:
 
     def count(first: int, last: int) -> int:
         paths = free.pop()
-        found = motif_kernels.count_cycles(*rows[1:], first, last, paths)
+        found = motif_kernels.count_cycles(*rows[2:], first, last, paths)
         free.append(paths)
         return int(found)
 
@@ -92,7 +103,7 @@ def _cycles(rows: _Rows, workers: int) -> int:
 def motifs_of(graph: Graph, *, threads: int | None = None) -> dict[str, int]:
     """Number of induced subgraphs of each kind in `MOTIFS`."""
     workers = thread_count(threads)
-    rows = _Rows.of(graph)
+    rows = Rows.of(graph)
     clique, support = _cliques(rows, workers)
     every_cycle = _cycles(rows, workers)
     # Sums over edges are below the square of their number; those over vertices may exceed 64 bits.

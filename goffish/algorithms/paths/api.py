@@ -117,7 +117,7 @@ class PathBetween(_FromSource):
 
     target: Label = Field(description="Label of the target vertex.")
     k: int | None = Field(
-        default=None, ge=1, description="Number of paths without repeated vertices [default: one path]."
+        default=None, ge=1, lt=1 << 62, description="Number of paths without repeated vertices [default: one path]."
     )
     weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
     bounds: Annotated[Any, KnownName()] = Field(
@@ -284,7 +284,8 @@ def shortest_path(
     Raises
     ------
     InputError
-        If there is no path, `source` or `target` is not a vertex of the graph, or an option is out of range.
+        If there is no path, `source` or `target` is not a vertex of the graph, an option is out of range, or `k` paths
+        do not fit in memory.
 
     Notes
     -----

@@ -15,6 +15,7 @@ from goffish.algorithms.weights import check_range
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
+from goffish.graph.guards import check_memory
 from goffish.kernels.csr import NO_WEIGHTS, Csr
 from goffish.threads import interruptible
 
@@ -123,6 +124,9 @@ def _deviations(
     path_kernels.begin(source, rest.distance[source], tree, state)
     while True:
         if not path_kernels.shortest_paths(arcs_of(graph), rest, target, tree, leaves, state, scratch):
+            # The copy is made while the tree is there.
+            found = int(state[path_kernels.PATHS])
+            check_memory(3 * sum(part.nbytes for part in tree), f"k={k:,}: more than {found:,} paths")
             tree = tree.doubled()
         elif state[path_kernels.PATHS] == leaves.size < k:
             leaves = np.resize(leaves, min(k, 2 * leaves.size))
@@ -133,6 +137,8 @@ def _deviations(
     leaves = leaves[np.argsort(tree.length[leaves], kind="stable")]
     starts = np.empty(leaves.size + 1, np.int64)
     path_kernels.count_nodes(tree, leaves, starts)
+    # Vertices, distances, numbers of paths and labels.
+    check_memory(int(starts[-1]) * 32, f"k={k:,}: {leaves.size:,} paths")
     vertex, distance = np.empty(starts[-1], np.int64), np.empty(starts[-1])
     path_kernels.write_paths(tree, leaves, starts, vertex, distance)
     return starts, vertex, distance

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field
 
-from goffish.algorithms.algorithm import Algorithm, Label, Note
+from goffish.algorithms.algorithm import Algorithm, Label, Note, TableFile
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,6 +95,33 @@ class FastRP(_Sampled):
         from goffish.algorithms.walks.in_memory import fastrp
 
         return fastrp(graph, threads=threads, **self.options())
+
+
+class HashGNN(_Sampled):
+    """HashGNN features."""
+
+    name = "hashgnn"
+    title = "Binary vectors of vertices by hashing of their neighbors' features (HashGNN), for learning."
+
+    features: TableFile = Field(
+        default=None,
+        description="Table with the column vertex and a column of 0 and 1 for each feature [default: random features].",
+    )
+    dimension: int = Field(default=128, ge=1, le=1 << 20, description="Number of random features, without features.")
+    iterations: int = Field(default=2, ge=1, le=1 << 10, description="Steps from which features arrive.")
+    density: int = Field(default=32, ge=1, le=1 << 16, description="Features drawn for each vertex in each iteration.")
+    initial_density: int = Field(
+        default=4, ge=1, le=1 << 16, description="Random features of each vertex at the beginning, without features."
+    )
+    neighbor_influence: float = Field(
+        default=1.0, ge=0.0, le=1e9, description="How often features of neighbors are drawn; 0 is never."
+    )
+    seed: _Seed = Field(default=0, description="Random seed.")
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.walks.hashing import hashgnn
+
+        return hashgnn(graph, threads=threads, **self.options())
 
 
 def random_walks(
@@ -197,7 +224,7 @@ def fastrp(
     Raises
     ------
     InputError
-        If an option is out of range, or the graph has no weights.
+        If an option is out of range, the graph has no weights, or the matrices do not fit in memory.
 
     Notes
     -----
@@ -223,6 +250,78 @@ def fastrp(
         weighted=weighted, seed=seed,
     )  # fmt: skip
     return _answer(graph, fastrp_of, asked, threads)
+
+
+def hashgnn(
+    graph: AnyGraph, features: Any = None, *, dimension: int = 128, iterations: int = 2, density: int = 32,
+    initial_density: int = 4, neighbor_influence: float = 1.0, seed: int = 0, threads: int | None = None,
+) -> NDArray[np.uint8]:  # fmt: skip
+    """Embed vertices as binary vectors by hashing (HashGNN): near vertices, and such with like features, share entries.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to embed; a partitioned graph is put together in memory. In directed graphs, features are passed on from
+        out-neighbors. Weights are ignored.
+    features : array-like of bool or 0 and 1, shape (n, features); table or file of a table, optional
+        Features of the vertices, in vertex order; or a table with the column ``vertex`` and a column for each feature,
+        in which missing vertices have none [default: random features].
+    dimension : int
+        Number of random features, from 1 to 2^20; has no effect with `features` [default: 128].
+    iterations : int
+        Number of steps from which features arrive, from 1 to 1,024 [default: 2].
+    density : int
+        Number of features drawn for each vertex in each iteration, from 1 to 2^16; some are drawn repeatedly
+        [default: 32].
+    initial_density : int
+        Number of random features of each vertex at the beginning; has no effect with `features` [default: 4].
+    neighbor_influence : float
+        How often features of neighbors are drawn, from 0 (never) to 1e9 [default: 1].
+    seed : int
+        Random seed, at least 0 [default: 0].
+    threads : int, optional
+        Number of threads [default: all processors]. All numbers give the same bits.
+
+    Returns
+    -------
+    array of uint8, shape (n, features)
+        1 for the features that were drawn for a vertex in the last iteration, at most `density` in a row.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, `features` has another shape or other values, or vectors do not fit in memory.
+
+    Notes
+    -----
+    Each of the `density` draws has three hash functions of features, h1 to h3, other ones in each iteration. A vertex
+    offers the feature of it with the smallest h1, and its neighbors the one with the smallest h3 among the features
+    that each of them chooses by h2. That of the neighbors is drawn if h3 is smaller than `neighbor_influence` times h1.
+    There is no training, and features that two vertices share are likely to be drawn for both.
+
+    An iteration takes `density` hashes an arc and ``density`` times the number of features for each vertex. Memory:
+    12 ``density`` bytes a vertex, and the result.
+
+    References
+    ----------
+    W. Wu, B. Li, C. Luo, W. Nejdl, "Hashing-accelerated graph neural networks for link prediction", WWW, 2021.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> vectors = gf.hashgnn(gf.from_edges([0, 0, 3, 3], [1, 2, 1, 2]), dimension=64)
+    >>> vectors.shape, int(vectors.max())
+    ((4, 64), 1)
+    >>> gf.hashgnn(gf.from_edges([0], [1]), [[1, 0, 0], [0, 0, 1]]).tolist()
+    [[1, 0, 1], [1, 0, 1]]
+    """
+    from goffish.algorithms.walks.hashing import hashgnn_of
+
+    asked = HashGNN.checked(
+        features=features, dimension=dimension, iterations=iterations, density=density,
+        initial_density=initial_density, neighbor_influence=neighbor_influence, seed=seed,
+    )  # fmt: skip
+    return _answer(graph, hashgnn_of, asked, threads)
 
 
 def _answer(graph: AnyGraph, call: Callable[..., Answer], asked: _Sampled, threads: int | None) -> Answer:

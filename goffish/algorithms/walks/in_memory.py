@@ -15,6 +15,7 @@ from goffish.algorithms.weights import check_range
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
+from goffish.graph.guards import check_memory
 from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
 from goffish.kernels.csr import NO_WEIGHTS
 
@@ -78,6 +79,7 @@ def fastrp_of(
 ) -> NDArray[np.float32]:  # fmt: skip
     """The array of `goffish.fastrp`."""
     weights, workers, n = _weights(graph, weighted), thread_count(threads), graph.num_vertices
+    check_memory(3 * 4 * n * dimension, f"dimension={dimension}: {n:,} vectors")
     ranges = _rows(graph, dimension, workers)
 
     def run(kernel: Callable[..., None], *arguments: Any, out: NDArray[np.float32]) -> None:
