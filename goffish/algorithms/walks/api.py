@@ -102,6 +102,7 @@ class HashGNN(_Sampled):
 
     name = "hashgnn"
     title = "Binary vectors of vertices by hashing of their neighbors' features (HashGNN), for learning."
+    in_memory = True
 
     features: TableFile = Field(
         default=None,
