@@ -205,7 +205,7 @@ def values_of(name: str) -> dict[str, list[str]]:
     needed = needed_of(name)
     literals = [str(one) for field in model.model_fields.values() for one in literals_of(field.annotation)]
     for option in model.model_fields:
-        tried = ["true", "false", "1", "2", "0.25", "table.csv", "1%", "none", "1,2", *literals]
+        tried = ["true", "false", "1", "2", "64", "0.25", "table.csv", "1%", "none", "1,2", *literals]
         found[option] = [one for one in dict.fromkeys(tried) if accepts(name, needed | {option: one})]
     for option, known in found.items():
         # Lists and mappings are no texts: clients cannot give them.
@@ -573,7 +573,8 @@ def test_uploads_as_options(server: RealServer, data: Path, tmp_path: Path, cana
     for name, table in (("truth", truth), ("fixed", fixed)):
         csv.write_csv(table, tmp_path / f"{name}.csv")
     gf.louvain(graph).write(data / "first.parquet")
-    expected = gf.louvain(graph, truth=truth, fixed=fixed, initial=data / "first.parquet")
+    files = {"truth": truth, "fixed": fixed, "initial": data / "first.parquet"}
+    expected = gf.run("louvain", graph, engine="local", threads=1, **files)
     with server.client() as client:
         options = {name: client.upload(tmp_path / f"{name}.csv") for name in ("truth", "fixed")}
         job = client.submit_graph("louvain", "edges.txt", options | {"initial": "first.parquet"})
