@@ -18,10 +18,10 @@ def reporter(note: Note | None, what: str = "") -> Callable[[float, float], None
         return None
     remaining = Remaining()
 
-    def tell(done: float, todo: float) -> None:
+    def report(done: float, todo: float) -> None:
         note(f"{what}{100.0 * done / todo if todo else 100.0:.1f} % of the searches{remaining(done, todo)}")
 
-    return tell
+    return report
 
 
 class Remaining:

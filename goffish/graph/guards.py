@@ -16,7 +16,7 @@ from goffish.partial import is_uri
 
 T = TypeVar("T")
 
-#: What every function that takes a graph tells a caller who gave something else.
+#: Advice in errors of all functions that take a graph.
 GRAPH_ADVICE = "expected a goffish Graph or PartitionedGraph; create one with gf.read(path) or gf.from_networkx(G)"
 
 

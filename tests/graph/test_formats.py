@@ -366,7 +366,7 @@ def test_folders_of_parquet(tmp_path, remote):
     system, root = fsspec.core.url_to_fs(place)
     tables = {
         "zone=007/part-0.parquet": pa.table({"v": ["a", "b"], "weight": [1.0, 2.0]}),
-        "zone=7/part-0.parquet": pa.table({"weight": [3.0], "kind": ["new"], "v": ["c"]}),
+        "zone=7/part-0.parquet": pa.table({"weight": [3.0], "kind": ["new"], "v": ["c"], "zone": [9]}),
         "_temporary/part-1.parquet": pa.table({"v": ["x"], "weight": [9.0]}),
     }
     for name, table in tables.items():

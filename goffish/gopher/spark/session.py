@@ -174,7 +174,7 @@ def _interrupts_after_stop() -> Iterator[None]:
         from pyspark import SparkContext
 
         handler = before if SparkContext._active_spark_context is None else installed
-        if callable(handler):  # jobs in the background of a shell are told to ignore Ctrl-C
+        if callable(handler):  # jobs in the background of a shell ignore Ctrl-C
             handler(number, frame)
 
     signal.signal(signal.SIGINT, interrupted)
@@ -273,9 +273,9 @@ def first_line(error: BaseException) -> str:
     text = str(error).splitlines()
     # The bridge to the JVM begins with which of its objects it called; the JVM's own words follow after a colon.
     lines = [line.strip().removeprefix(": ") for line in text if line.strip() and not line.startswith(_CALLING)]
-    # A Python error in a worker is told inside the message of the JVM's, after its frames, which are indented.
+    # A Python error in a worker is inside the message of the JVM's, after its frames, which are indented.
     traced = text[1 + next((at for at, line in enumerate(text) if line.endswith(_TRACEBACK)), len(text)) :]
     own = [line for line in traced if re.match(r"[A-Za-z_][\w.]*: ", line)]
     own += [line for line in lines if re.match(r"[A-Za-z_]\w*(Error|Exception|Interrupt): ", line)]
-    told = (own or [line for line in lines if not line.startswith("at ")] or [type(error).__name__])[0]
-    return told if len(told) <= 300 else f"{told[:299]}…"
+    reason = (own or [line for line in lines if not line.startswith("at ")] or [type(error).__name__])[0]
+    return reason if len(reason) <= 300 else f"{reason[:299]}…"

@@ -84,6 +84,8 @@ def read_folder(name: str, options: ReadOptions, progress: Progress | None) -> G
             with system.open(path, "rb") as file:
                 table = parquet.ParquetFile(file).read()
             for key, value in _keys(path, root):
+                if key in table.column_names:  # as Spark does, the name of the folder counts
+                    table = table.drop_columns([key])
                 table = table.append_column(key, pa.repeat(pa.scalar(value, pa.string()), table.num_rows))
             tables.append(table)
             if progress is not None:

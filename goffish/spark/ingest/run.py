@@ -33,7 +33,7 @@ from goffish.spark.ingest.edges import (
 from goffish.spark.ingest.labels import number_vertices, with_numbers
 from goffish.spark.ingest.partition import choose_method, method_options, place_vertices
 from goffish.spark.ingest.plan import Plan
-from goffish.spark.ingest.sources import open_inputs, unreadable, versions
+from goffish.spark.ingest.sources import open_inputs, pinned, unreadable, versions
 from goffish.spark.ingest.spec import IngestSpec, read_spec
 from goffish.spark.ingest.stats import component_figures, degree_figures
 from goffish.spark.ingest.work import Announce, Files, WorkFolder, spark_path
@@ -214,9 +214,10 @@ class _Job:
         report = self.report
         with self._step("inputs"):
             self._check_quarantine()
+            self.spec = pinned(self.spark, self.spec)
             tables = open_inputs(self.spark, self.spec, self._given, self._outer)
             key = self._key(tables)
-        work = WorkFolder(self.spark, spark_path(place, self.spark), key, self._told)
+        work = WorkFolder(self.spark, spark_path(place, self.spark), key, self._announce)
         report.continued = work.continued
         try:
             self._made(folder, work, tables)
@@ -277,15 +278,15 @@ class _Job:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        self._told(name)
+        self._announce(name)
         begun = time.perf_counter()
         yield
         self.report.seconds[name] = time.perf_counter() - begun
 
-    def _told(self, name: str) -> None:
-        told = f"ingest, step {name}"
-        if told != self.doing[0]:
-            self.doing[0] = told
+    def _announce(self, name: str) -> None:
+        step = f"ingest, step {name}"
+        if step != self.doing[0]:
+            self.doing[0] = step
             self._progress(name)
 
     def _key(self, tables: list[DataFrame]) -> str:
@@ -309,12 +310,12 @@ class _Job:
         if not report.rows:
             raise InputError("inputs: no rows")
         if not kept:
-            told = ", ".join(f"{name} {count:,}" for name, count in report.rules.items())
+            reasons = ", ".join(f"{name} {count:,}" for name, count in report.rules.items())
             advice = ""
             if self.spec.labels == "integer" and any(name.endswith("_unreadable") for name in counts):
                 advice = "; set labels: text if vertex labels are not integers"
             self._write_quarantine(stored, None)
-            raise InputError(f"all {report.rows:,} rows were rejected: {told} (see {report.quarantine}){advice}")
+            raise InputError(f"all {report.rows:,} rows were rejected: {reasons} (see {report.quarantine}){advice}")
         return splits
 
     def _without_duplicates(self, work: WorkFolder, rows: DataFrame) -> tuple[DataFrame, DataFrame]:

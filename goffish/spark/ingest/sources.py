@@ -105,18 +105,36 @@ def column_of(table: DataFrame, item: Input, name: str | int, field: str) -> Any
     return reduce(lambda column, part: column[part], path, F.col("raw"))
 
 
+def pinned(spark: SparkSession, spec: IngestSpec) -> IngestSpec:
+    """The specification with the newest version of each Delta table, so that what is read and resumed is the same.
+
+    Raises
+    ------
+    InputError
+        A folder is not a Delta table.
+    """
+    inputs = []
+    for number, item in enumerate(spec.inputs):
+        if item.format == "delta" and not _travels(item):
+            names = Files(spark, f"{spark_path(item.place, spark)}/_delta_log").list()
+            commits = [int(found[1]) for name in names if (found := re.fullmatch(r"(\d{20})\.json", name))]
+            if not commits:
+                raise InputError(f"inputs[{number}]: {item.place}: not a Delta table")
+            item = item.model_copy(update={"options": {**item.options, "versionAsOf": max(commits)}})  # noqa: PLW2901
+        inputs.append(item)
+    return spec.model_copy(update={"inputs": inputs})
+
+
 def versions(spark: SparkSession, spec: IngestSpec, tables: list[DataFrame]) -> list[tuple[str, int, int]]:
     """Path, size and time of the last change of every input file: other values mean other rows.
 
-    Tables have a version of their rows where the specification or `pinned` names one; others are taken for new ones.
+    Tables without a version in the options of the specification are taken for new ones.
     """
     found: list[tuple[str, int, int]] = []
     for item, table in zip(spec.inputs, tables, strict=True):
         if item.paths:
             found += [(file, *Files(spark, file).version(file)) for file in sorted(table.inputFiles())]
-        elif item.format == "delta":
-            found.append((item.place, _version_of_delta(spark, item), 0))
-        elif not any(_letters(name) == "versionasof" for name in item.options):
+        elif not _travels(item):
             found.append((uuid.uuid4().hex, 0, 0))
     return found
 
@@ -159,10 +177,10 @@ def _read_table(spark: SparkSession, item: Input, tables: Mapping[str, DataFrame
         table = _adopted(outer.sql(item.query), spark)
     else:
         options = {name: _option(value) for name, value in item.options.items()}
-        if item.format == "delta" and "timestampasof" not in map(_letters, options):
-            options["versionAsOf"] = _version_of_delta(spark, item)
         reader = spark.read.format(item.format).options(**options)
-        table = reader.load() if not isinstance(item.path, str) else reader.load(_table_path(item.path, spark))
+        # Iceberg also takes names of tables.
+        is_place = isinstance(item.path, str) and (item.format == "delta" or "/" in item.path)
+        table = reader.load(spark_path(item.place, spark) if is_place else item.path)
     # Maps and variants have no hash; rows that differ in nothing else have no order.
     hashed = [field.name for field in table.schema.fields if not _UNHASHED.search(field.dataType.simpleString())]
     at = F.xxhash64(*(F.col(_quoted(name)) for name in hashed)) if hashed else F.lit(0).cast("bigint")
@@ -183,23 +201,6 @@ def _adopted(table: DataFrame, spark: SparkSession) -> DataFrame:
         spark.catalog.dropGlobalTempView(name)
 
 
-def _table_path(path: str, spark: SparkSession) -> str:
-    """A folder as Spark takes it; names of tables, which Iceberg accepts, remain."""
-    return spark_path(path, spark) if "/" in path else path
-
-
-def _version_of_delta(spark: SparkSession, item: Input) -> int:
-    """The version of a Delta table that is read: the newest one, unless an option names another."""
-    for name, value in item.options.items():
-        if _letters(name) == "versionasof":
-            return int(value)
-    names = Files(spark, f"{spark_path(item.place, spark)}/_delta_log").list()
-    commits = [int(found[1]) for name in names if (found := re.fullmatch(r"(\d{20})\.json", name))]
-    if not commits:
-        raise InputError(f"{item.place}: not a Delta table")
-    return max(commits)
-
-
 def _option(value: Any) -> Any:
     """The value of an option, or of the environment variable that it names."""
     if not isinstance(value, str) or not value.startswith("env:"):
@@ -210,8 +211,9 @@ def _option(value: Any) -> Any:
     return found
 
 
-def _letters(name: str) -> str:
-    return name.replace("-", "").lower()
+def _travels(item: Input) -> bool:
+    """Whether the options name a version of a table."""
+    return any(name.lower() in ("versionasof", "timestampasof") for name in item.options)
 
 
 def _place() -> list[Any]:

@@ -230,7 +230,7 @@ def _report(running: dict[int, int]) -> None:
 
 
 def _write(status: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody waits for it
+    with suppress(BrokenPipeError):  # the reader has closed it
         os.write(status, _NUMBER.pack(number))
 
 

@@ -44,8 +44,8 @@ from goffish.graph.guards import whole_number
 #: Most rows that the master is sent without repair rounds: some 2 GB.
 MOST_ROWS = 1 << 25
 
-# Pieces are functions of immutable slices. They are kept beside the program and not on it: options alone tell jobs
-# apart, and a run that goes on from a checkpoint cuts them anew.
+# Pieces are functions of immutable slices. They are kept beside the program and not on it: options alone distinguish
+# jobs, and a run that resumes from a checkpoint makes the pieces again.
 _pieces: WeakKeyDictionary[PartitionedLouvain, dict[int, Piece]] = WeakKeyDictionary()
 
 
