@@ -21,7 +21,7 @@ from goffish.errors import GoffishError
 from goffish.partial import local_path
 
 if TYPE_CHECKING:
-    from goffish.gopher.mpi import Team
+    from goffish.gopher.mpi import MpiTeam
 
 #: Environment variables that hold the rank: MPICH and Intel MPI, Open MPI, PMIx, Slurm.
 _RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
@@ -41,7 +41,7 @@ class Ranks:
         Whether this rank reads raw files, writes output and prints.
     """
 
-    def __init__(self, team: Team | None = None) -> None:
+    def __init__(self, team: MpiTeam | None = None) -> None:
         self._team = team
         self.first = team is None or team.rank == 0
 
@@ -63,7 +63,7 @@ def joined(mpi: bool) -> Iterator[Ranks]:
     rank = _rank_by_launcher()
     if rank is not None and _PAGE_NAME not in os.environ:
         _guard(rank)
-    from goffish.gopher.mpi.team import Team, load_mpi
+    from goffish.gopher.mpi.team import MpiTeam, load_mpi
 
     try:
         library = load_mpi()
@@ -73,8 +73,8 @@ def joined(mpi: bool) -> Iterator[Ranks]:
         raise
     if _PAGE_NAME in os.environ:
         page = mmap.mmap(int(os.environ[_PAGE_NAME]), _PAGE_BYTES)
-        Team.watch = staticmethod(lambda text: _note(page, text))  # type: ignore[method-assign]
-    team = Team()
+        MpiTeam.watch = staticmethod(lambda text: _note(page, text))  # type: ignore[method-assign]
+    team = MpiTeam()
     try:
         yield Ranks(team)
     except Exception:

@@ -1,5 +1,5 @@
-"""The MPI engine. Nothing here loads mpi4py before a `Team` is made."""
+"""The MPI engine. Nothing here loads mpi4py before an `MpiTeam` is made."""
 
-from goffish.gopher.mpi.team import Team
+from goffish.gopher.mpi.team import MpiTeam
 
-__all__ = ["Team"]
+__all__ = ["MpiTeam"]

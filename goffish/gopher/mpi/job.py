@@ -20,11 +20,12 @@ from goffish.gofs import PartitionedGraph, open_store, write_store
 from goffish.gopher.checkpoint import stable
 from goffish.gopher.engine import RunOptions, assemble
 from goffish.gopher.messages import message_dtype
-from goffish.gopher.mpi.engine import run_mpi
-from goffish.gopher.mpi.output import gather_answer, write_answer
-from goffish.gopher.mpi.team import Team
+from goffish.gopher.mpi.team import MpiTeam
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
+from goffish.gopher.team.engine import run_team
+from goffish.gopher.team.output import gather_answer, write_answer
+from goffish.gopher.team.team import Team
 from goffish.gopher.work import partitions_of
 from goffish.partial import local_path, remove_partial_files
 
@@ -32,13 +33,13 @@ T = TypeVar("T")
 
 
 @contextmanager
-def open_team(comm: Any = None) -> Iterator[Team]:
+def open_team(comm: Any = None) -> Iterator[MpiTeam]:
     """A team for the length of a job.
 
     An error that all ranks have agreed on leaves the block on all of them. One that the others cannot detect would
     leave them waiting indefinitely, so it ends all processes at once, with one line on standard error.
     """
-    team = Team(comm)
+    team = MpiTeam(comm)
     try:
         yield team
     except Exception as error:
@@ -55,7 +56,7 @@ def open_team(comm: Any = None) -> Iterator[Team]:
 class MpiEngine:
     """Partitions spread over the ranks of a team; rank 0 leads."""
 
-    def __init__(self, team: Team, options: RunOptions) -> None:
+    def __init__(self, team: MpiTeam, options: RunOptions) -> None:
         self.team, self.options = team, options
         self.leads = team.rank == 0
 
@@ -82,7 +83,7 @@ class MpiEngine:
         check_same(team, program, graph)
         with team.together("checkpoints"):
             checkpoints = asked.checkpoints(program, graph)
-        columns, stats = run_mpi(
+        columns, stats = run_team(
             program, graph, team, threads=asked.threads, max_supersteps=asked.max_supersteps, checkpoints=checkpoints,
             resume=asked.resume, progress=asked.progress,
         )  # fmt: skip
@@ -99,7 +100,7 @@ class MpiEngine:
         return Result(program.name(), table, summary, stats if self.leads else None), graph
 
 
-def share_graph(team: Team, make: Callable[[], PartitionedGraph]) -> PartitionedGraph:
+def share_graph(team: MpiTeam, make: Callable[[], PartitionedGraph]) -> PartitionedGraph:
     """Give every rank the slices of its partitions of a graph that only rank 0 can make.
 
     They travel through a temporary store, which is removed as soon as all ranks have mapped what they need.

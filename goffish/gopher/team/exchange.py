@@ -1,4 +1,4 @@
-"""What ranks send one another between two supersteps: control, message counts, contributions, messages, tables."""
+"""What members send one another between two supersteps: control, message counts, contributions, messages, tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.gopher.messages import Batch
-from goffish.gopher.mpi.team import Space, Team, status_of
+from goffish.gopher.team.team import Space, Team, status_of
 from goffish.gopher.worker import StepOutput
 
 
@@ -36,7 +36,7 @@ def unpack_tables(data: Any) -> list[pa.Table]:
     return [pa.ipc.open_stream(buffer[begin:end]).read_all() for begin, end in zip(begins, ends, strict=True)]
 
 
-#: How it went (0: well), messages sent by programs, and the most rows to any one rank.
+#: How it went (0: well), messages sent by programs, and the most rows to any one member.
 _HEAD = 3
 #: A contribution of one partition to one aggregator; its value keeps type and shape, so that folding rounds alike.
 _CONTRIBUTION = np.dtype([("given", np.int8), ("dimensions", np.int8), ("type", "S6"), ("value", np.uint8, 32)])
@@ -44,7 +44,7 @@ _CONTRIBUTION = np.dtype([("given", np.int8), ("dimensions", np.int8), ("type", 
 
 @dataclass(frozen=True)
 class Control:
-    """What this rank says after a superstep: for each rank the head, the message counts, and its contributions."""
+    """What this member says after a superstep: for each member the head, the message counts, and its contributions."""
 
     blocks: list[NDArray[np.uint8]]
     outboxes: list[list[Batch]]
@@ -67,7 +67,7 @@ class Exchange:
     Parameters
     ----------
     owned : list of lists of int
-        Partitions of every rank, ascending.
+        Partitions of every member, ascending.
     aggregators : sequence of str
     dtype : dtype
         Of a message.
@@ -79,7 +79,7 @@ class Exchange:
         self._room = Space()
 
     def prepare(self, outputs: Sequence[StepOutput]) -> Control:
-        """Put down what this rank's partitions have to say; fails for contributions that cannot be sent."""
+        """Put down what this member's partitions have to say; fails for contributions that cannot be sent."""
         outboxes = [output.outbox for output in outputs]
         sent = sum(output.sent for output in outputs)
         given = np.zeros((len(outputs), len(self._names)), _CONTRIBUTION)
@@ -99,31 +99,24 @@ class Exchange:
         )
 
     def failed(self, failure: Exception | None) -> Control:
-        """What a rank says that has failed or was stopped."""
+        """What a member says that has failed or was stopped."""
         head = np.array([status_of(failure), 0, 0], np.int64).view(np.uint8)
         return Control([np.concatenate((head, np.zeros(n - head.size, np.uint8))) for n in self._sizes()[0]], [])
 
     def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bytes of what goes to, and comes from, every rank."""
+        """Bytes of what goes to, and comes from, every member."""
         theirs = np.array([len(partitions) for partitions in self._owned], np.int64)
         mine = len(self._mine)
         said = len(self._names) * _CONTRIBUTION.itemsize
         return 8 * (_HEAD + mine * theirs) + mine * said, 8 * (_HEAD + mine * theirs) + theirs * said
 
     def tell(self, control: Control) -> Heard:
-        """Exchange how the superstep went: one ``Ialltoallv`` whose sizes are the same on all ranks."""
+        """Exchange how the superstep went; all members know the sizes."""
         team = self._team
-        out, inward = self._sizes()
-        arrived = np.empty(int(inward.sum()), np.uint8)
-        send = np.concatenate(control.blocks)
-        from_mpi = team.comm.Ialltoallv(
-            [send, (out, np.cumsum(out) - out), _byte()], [arrived, (inward, np.cumsum(inward) - inward), _byte()]
-        )
-        team.wait(from_mpi)
         heads = np.empty((team.size, _HEAD), np.int64)
         counts: list[NDArray[np.int64]] = []
         contributions: list[Mapping[str, Any]] = [{} for _ in range(sum(map(len, self._owned)))]
-        for rank, block in enumerate(np.split(arrived, np.cumsum(inward)[:-1])):
+        for rank, block in enumerate(team.swap(control.blocks, self._sizes()[1].tolist())):
             theirs = len(self._owned[rank])
             numbers = block[: 8 * (_HEAD + theirs * len(self._mine))].copy().view(np.int64)
             heads[rank] = numbers[:_HEAD]
@@ -137,7 +130,7 @@ class Exchange:
         return Heard(heads[:, 0], int(heads[:, 1].sum()), int(heads[:, 2].max()), counts, contributions)
 
     def deliver(self, control: Control, heard: Heard) -> list[list[Batch]]:
-        """Move the messages: for each partition of this rank, one batch from every partition in their order."""
+        """Move the messages: for each partition of this member, one batch from every partition in their order."""
         team, unit = self._team, self._dtype.itemsize
         pieces: list[list[NDArray[np.uint8]]] = [
             [] if rank == team.rank else [box[target].view(np.uint8) for box in control.outboxes for target in targets]
@@ -164,12 +157,6 @@ class Exchange:
 
 
 _EMPTY: Batch = np.empty(0)
-
-
-def _byte() -> Any:
-    from mpi4py import MPI
-
-    return MPI.BYTE
 
 
 def _encode(cell: Any, name: str, value: Any) -> None:

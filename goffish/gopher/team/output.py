@@ -1,4 +1,4 @@
-"""Results on ranks: gathered on rank 0, or written in parallel, every rank the rows of its partitions."""
+"""Results of a team: gathered on the first member, or written in parallel, by each the rows of its partitions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from goffish.errors import JobError
 from goffish.gofs import PartitionedGraph
 from goffish.gopher.engine import Columns
 from goffish.gopher.folder import FolderWriter, Part
-from goffish.gopher.mpi.exchange import pack_tables, unpack_tables
-from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.team.exchange import pack_tables, unpack_tables
+from goffish.gopher.team.team import Team
 from goffish.gopher.work import partitions_of
 
 
 class GatheredGraph(PartitionedGraph):
-    """A graph whose labels and vertex numbers came from other ranks; slices are loaded only when asked for."""
+    """A graph whose labels and vertex numbers came from other members; slices are loaded only when asked for."""
 
     def __init__(self, graph: PartitionedGraph, ids: NDArray[np.integer[Any]], labels: pa.Array) -> None:
         super().__init__(graph.info, graph.slice, path=graph.path)
@@ -37,7 +37,7 @@ class GatheredGraph(PartitionedGraph):
 def gather_answer(
     team: Team, program: SubgraphProgram, graph: PartitionedGraph, columns: Columns
 ) -> tuple[Columns, PartitionedGraph] | None:
-    """Result columns of all partitions, in order, and the graph with the labels they need; ``None`` but on rank 0."""
+    """Result columns of all partitions, in order, and the graph with their labels; ``None`` but on the first member."""
     labelled = program.rows == "vertex" or bool(program.label_columns)
     owned = partitions_of(graph, team.size)
     data = memoryview(b"")
@@ -74,15 +74,22 @@ def _names(graph: PartitionedGraph, partition: int) -> pa.Table:
 def write_answer(
     team: Team, program: SubgraphProgram, graph: PartitionedGraph, columns: Columns, target: Path, name: str
 ) -> tuple[int, int]:
-    """Write the answer as a folder with one Parquet file from every rank that has partitions.
+    """Write the answer as a folder with one Parquet file from every member that has partitions.
 
-    The rows of a file are in the order in which the graph was read. The folder appears whole, by one rename, or not at
-    all; the error is the same on every rank.
+    The folder appears whole, by one rename, or not at all; the error is the same on every member.
 
     Returns
     -------
     rows, parts : int
         Of the whole folder.
+    """
+    return _publish(team, FolderWriter(target), answer_table(team, program, graph, columns), name)
+
+
+def answer_table(team: Team, program: SubgraphProgram, graph: PartitionedGraph, columns: Columns) -> pa.Table | None:
+    """The rows of this member's partitions with the users' labels, in the order read; ``None`` without partitions.
+
+    The columns have the same types on all members.
     """
     mine = partitions_of(graph, team.size)[team.rank]
     with team.together("result"):
@@ -98,14 +105,13 @@ def write_answer(
         else:
             arrays[field.name] = pa.array(found).cast(field.type)
     with team.together("result"):
-        table = _with_keys(program, graph, mine, arrays)
-    return _publish(team, FolderWriter(target), table if mine else None, name)
+        return _with_keys(program, graph, mine, arrays) if mine else None
 
 
 def _values(
     program: SubgraphProgram, graph: PartitionedGraph, mine: list[int], columns: Columns
 ) -> dict[str, NDArray[Any]]:
-    """Columns of this rank's partitions, one after the other, vertices in the order of reading."""
+    """Columns of this member's partitions, one after the other, vertices in the order of reading."""
     filled = [found for found in columns if found]
     names = list(filled[0]) if filled else []
     for found in filled:
@@ -124,7 +130,7 @@ def _reading_order(graph: PartitionedGraph, mine: list[int]) -> NDArray[np.int64
 
 
 def _common_schema(team: Team, program: SubgraphProgram, sample: pa.Table) -> pa.Schema:
-    """The columns that the files of all ranks have, in one type each; `sample` is a first row, where there is one."""
+    """The columns that the files of all members have, in one type each; `sample` is a first row, where there is one."""
     data = np.frombuffer(pack_tables([sample]), np.uint8)
     samples = [unpack_tables(block)[0] for block in team.exchange([data] * team.size)]
     filled = [table for table in samples if table.num_columns]
@@ -161,7 +167,7 @@ def _with_keys(program: SubgraphProgram, graph: PartitionedGraph, mine: list[int
 def _labels_of(team: Team, graph: PartitionedGraph, mine: list[int], numbers: NDArray[Any]) -> pa.Array:
     """Labels of any vertices by their numbers as the graph was read; null for -1.
 
-    No rank has the labels of all vertices. Each rank is made the directory of one range of numbers, which all vertices
+    No member has the labels of all vertices. Each is made the directory of one range of numbers, which all vertices
     first report to and which is then asked.
     """
     block = max(1, -(-graph.num_vertices // team.size))

@@ -1,4 +1,4 @@
-"""The MPI engine: partitions spread over ranks, each superstep ended by one exchange of typed buffers."""
+"""The engine of a team: partitions spread over its members, each superstep ended by one exchange of typed buffers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from goffish.gopher.checkpoint import Checkpoint, CheckpointFolder
 from goffish.gopher.engine import Columns, Progress
 from goffish.gopher.ledger import PHASES, Ledger, check_limit, fold, totals_of
 from goffish.gopher.messages import Batch, message_dtype
-from goffish.gopher.mpi.exchange import Control, Exchange, pack_tables, unpack_tables
-from goffish.gopher.mpi.team import Stopped, Team
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.stats import RunStats
+from goffish.gopher.team.exchange import Control, Exchange, pack_tables, unpack_tables
+from goffish.gopher.team.team import Stopped, Team
 from goffish.gopher.work import open_pool, partitions_of, run_all
 from goffish.gopher.worker import StepOutput, Worker
 
 
-def run_mpi(
+def run_team(
     program: SubgraphProgram,
     graph: PartitionedGraph,
     team: Team,
@@ -33,31 +33,31 @@ def run_mpi(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Columns, RunStats]:
-    """Run a program on all ranks of a team; answers, supersteps and counters are those of `run_local`, bit for bit.
+    """Run a program on all members of a team; answers, supersteps and counters are those of `run_local`, bit for bit.
 
     Parameters
     ----------
     program, graph
-        The same on every rank. A rank loads only the slices of its partitions.
+        The same on every member, which loads only the slices of its partitions.
     threads : int, optional
-        Of this rank. Default: the processors it may run on, shared with the ranks that may run on the same ones.
+        Of this member. Default: `Team.local_threads`.
     checkpoints : CheckpointFolder, optional
-        In a folder that all ranks see. Those of `run_local`, and of any other number of ranks, are taken up too.
+        In a folder that all members see. Those of other engines, and of any other number of members, are taken up too.
     progress : callable, optional
-        Called on rank 0.
+        Called on the first member.
 
     Returns
     -------
-    columns : list of dict, one per partition of this rank (see `partitions_of`)
+    columns : list of dict, one per partition of this member (see `partitions_of`)
         What the program's `result` returned.
     stats : RunStats
-        Of the whole run on rank 0, of this rank on others. Phases are the longest over the ranks, except that
-        ``exchange`` is the shortest: its duration on the rank that did not wait.
+        Of the whole run on the first member, of this one on others. Phases are the longest over the members, except
+        that ``exchange`` is the shortest: its duration on the member that did not wait.
 
     Raises
     ------
     JobError
-        On every rank alike; the message names the rank, partition and superstep.
+        On every member alike; the message names partition and superstep.
     """
     return _Run(program, graph, team, threads, max_supersteps, checkpoints, progress).run(resume)
 
@@ -85,7 +85,7 @@ class _Run:
         self.counted = 0
 
     def doing(self, what: str) -> str:
-        """The current task of this rank, for error messages; reported to the monitoring process."""
+        """The current task of this member, for error messages; reported to the monitoring process."""
         text = f"{self.whose}, {what}"
         self.team.watch(text)
         return text
@@ -181,7 +181,7 @@ class _Run:
             self.progress(number, active, heard.sent, aggregates.get(self.program.share_done))
         return pending, aggregates
 
-    # -- checkpoints: every rank writes its partitions, rank 0 publishes them
+    # -- checkpoints: every member writes its partitions, the first publishes them
 
     def _save(
         self,
@@ -200,7 +200,7 @@ class _Run:
         with team.together(doing):
             if not checkpoints.folder(number).is_dir():
                 raise InputError(
-                    f"{checkpoints.path} differs on this machine; --checkpoint-dir must be shared by all ranks"
+                    f"{checkpoints.path} differs on this machine; --checkpoint-dir must be shared by {team.all_called}"
                 )
             for worker, batches in zip(workers, pending, strict=True):
                 written.append(checkpoints.write_part(number, worker, batches))
@@ -228,14 +228,15 @@ class _Run:
         supersteps = team.settle(failure, doing, -1 if found is None else found[0].superstep)
         if (supersteps != supersteps[0]).any():
             raise InputError(
-                f"{self.checkpoints.path}: ranks see different checkpoints; the folder must be shared by all ranks"
+                f"{self.checkpoints.path} has other checkpoints on other machines; --checkpoint-dir must be shared by "
+                f"{team.all_called}"
             )
         return found
 
     # -- counters
 
     def _collect_rows(self) -> None:
-        """Bring the counter rows of all ranks since the last time to rank 0."""
+        """Bring the counter rows of all members since the last time to the first."""
         ledger = self.ledger
         found = self.team.gather(pack_tables([ledger.table(self.counted)]))
         if found is None:
@@ -247,10 +248,9 @@ class _Run:
         self.counted = len(ledger.rows)
 
     def _stats(self, supersteps: int) -> RunStats:
-        phases = np.array([[self.ledger.phases[name] for name in PHASES] + [float(self.threads)]])
-        everybody = np.empty((self.team.size, phases.size))
-        self.team.wait(self.team.comm.Iallgather(phases, everybody))
+        figures = [*(self.ledger.phases[name] for name in PHASES), float(self.threads)]
+        everybody = self.team.everyone(np.array(figures).view(np.int64)).view(np.float64)
         longest = everybody[:, :-1].max(axis=0)
         longest[PHASES.index("exchange")] = everybody[:, PHASES.index("exchange")].min()
         self.ledger.phases = dict(zip(PHASES, longest.tolist(), strict=True))
-        return self.ledger.stats("mpi", int(everybody[:, -1].sum()), supersteps, self.team.size)
+        return self.ledger.stats(self.team.engine, int(everybody[:, -1].sum()), supersteps, self.team.size)
