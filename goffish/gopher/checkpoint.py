@@ -85,6 +85,11 @@ class CheckpointFolder:
     identity: Mapping[str, Any]
     _rows: _Rows = field(default_factory=_Rows, init=False, compare=False, repr=False)
 
+    def newest(self) -> str | None:
+        """A text that is different for every checkpoint; ``None`` if there is none."""
+        manifest = self.path / _MANIFEST
+        return checksum(manifest.read_bytes()) if manifest.exists() else None
+
     def due(self, superstep: int) -> bool:
         return self.every > 0 and superstep % self.every == 0
 

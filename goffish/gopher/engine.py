@@ -96,7 +96,7 @@ class RunOptions:
         if self.checkpoint_dir is not None:
             path_name(self.checkpoint_dir, "checkpoint_dir")
             local_path(self.checkpoint_dir)
-        elif self.resume or (self.checkpoint_every is not None and self.engine != "spark"):
+        elif self.resume or self.checkpoint_every is not None:
             raise InputError(f"{'resume' if self.resume else 'checkpoint_every'} requires checkpoint_dir")
         if self.progress is not None and not callable(self.progress):
             raise InputError(f"progress={self.progress!r}: expected a function of (superstep, active, messages, share)")

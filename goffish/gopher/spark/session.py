@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
+import socket
 import sys
-import tempfile
+import threading
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from goffish.errors import GoffishError, InputError, JobError
 from goffish.extras import needed_for
-from goffish.gopher.spark.rows import BATCH_ROWS
+from goffish.graph.parallel import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +37,12 @@ GRAPHFRAMES_ADVICE = (
     f"the environment variable {GRAPHFRAMES_JARS}"
 )
 
+
+#: Seconds from the start of an application in which executors may still be starting, and after which as many as there
+#: are seem to be all.
+_STARTING_S, _STEADY_S = 30.0, 3.0
+_DESCRIPTION = "spark.job.description"
+T = TypeVar("T")
 
 #: Without these, Delta refuses to read.
 _DELTA = {
@@ -98,6 +106,8 @@ def session(
         if len(package.split(":")) != 3:
             raise InputError(f"packages: {package!r} is not group:artifact:version")
     running = SparkSession.getActiveSession()
+    if running is not None and is_connect(running):
+        return running
     # Under spark-submit the launcher has said already where and with what.
     launched = "PYSPARK_GATEWAY_PORT" in os.environ
     settings: dict[str, Any] = {"spark.sql.execution.arrow.pyspark.enabled": "true"}
@@ -180,39 +190,91 @@ def _interrupts_after_stop() -> Iterator[None]:
     signal.signal(signal.SIGINT, interrupted)
 
 
-@contextmanager
-def borrowed(spark: SparkSession | None, partitions: int) -> Iterator[SparkSession]:
-    """A separate session on the same Spark context, with the settings of the engine; the caller's stays as it is."""
-    outer = session() if spark is None else spark
-    if not hasattr(outer, "_jsparkSession"):
-        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
-    inner = outer.newSession()
-    for key, value in {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": partitions,
-        "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS,
-        "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        "spark.sql.ui.explainMode": "simple",  # the plan is written down for every superstep
-    }.items():
-        inner.conf.set(key, str(value))
-    yield inner
+def running_session(spark: SparkSession | None) -> SparkSession:
+    """The session of a run: the given one, the running one or a new one, classic or of Spark Connect."""
+    return session() if spark is None else spark
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session belongs to a server of Spark Connect."""
+    return not hasattr(spark, "_jsparkSession")
+
+
+def check_fixed(spark: SparkSession) -> None:
+    """Refuse a cluster on which Spark does not run barrier stages.
+
+    Raises
+    ------
+    InputError
+        The number of executors is not fixed.
+    """
+    if not is_local(spark) and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        raise InputError(
+            "the Spark engine requires a fixed number of executors; start Spark with --conf "
+            "spark.dynamicAllocation.enabled=false --num-executors N"
+        )
+
+
+def driver_host(spark: SparkSession) -> str:
+    """The address of this process for executors."""
+    if not is_connect(spark):
+        return str(spark.conf.get("spark.driver.host"))
+    # Nothing is sent: the system chooses the address of this machine on the way to the server.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((spark.client.host, 1))
+        return str(way.getsockname()[0])
+
+
+def in_background(spark: SparkSession, work: Callable[[], T], beat: Callable[[], None] | None = None) -> T:
+    """The answer of blocking work on Spark in another thread, so that Ctrl-C ends the wait at once.
+
+    The thread has the job description, tags and scheduler pool of this one. `beat` is called ten times a second.
+    """
+    from pyspark.util import inheritable_thread_target
+
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    inherited = inheritable_thread_target(spark)
+    threading.Thread(target=inherited(run) if inherited is not spark else run, daemon=True).start()
+    wait_for([future], beat)
+    found: T = future.result()
+    return found
 
 
 @contextmanager
-def cancelling(spark: SparkSession) -> Iterator[None]:
-    """Jobs that are started in the block and still run when it is left by an exception or Ctrl-C are cancelled."""
+def cancelling(spark: SparkSession, described: str | None = None) -> Iterator[None]:
+    """Jobs that are started in the block and still run when it is left by an exception or Ctrl-C are cancelled.
+
+    Spark's own pages show them as `described`.
+    """
     tag = f"goffish-{uuid.uuid4().hex}"
-    context = spark.sparkContext
-    context.addJobTag(tag)
+    context = None if is_connect(spark) else spark.sparkContext
+    before = None
+    if context is None:
+        spark.addTag(tag)
+    else:
+        context.addJobTag(tag)
+        before = context.getLocalProperty(_DESCRIPTION)
+        context.setLocalProperty(_DESCRIPTION, described or before)
     try:
         yield
     except BaseException:
         with contextlib.suppress(Exception):
-            context.cancelJobsWithTag(tag)
+            spark.interruptTag(tag) if context is None else context.cancelJobsWithTag(tag)
         raise
     finally:
-        with contextlib.suppress(Exception):
-            context.removeJobTag(tag)
+        with contextlib.suppress(Exception):  # the session may be gone
+            if context is None:
+                spark.removeTag(tag)
+            else:
+                context.removeJobTag(tag)
+                context.setLocalProperty(_DESCRIPTION, before)
 
 
 @contextmanager
@@ -226,42 +288,42 @@ def named(doing: list[str]) -> Iterator[None]:
         raise JobError(f"{doing[0]}: Spark failed: {first_line(error)}") from error
 
 
-@contextmanager
-def checkpoint_place(spark: SparkSession) -> Iterator[None]:
-    """Makes sure that Spark has a folder for its checkpoints; one that is made here is removed in the end.
-
-    Raises
-    ------
-    InputError
-        There is none, and a folder of this machine would not do.
-    """
-    context = spark.sparkContext
-    if context.getCheckpointDir() is not None:
-        yield
-        return
-    if not is_local(spark):
-        raise InputError(
-            "Spark has no checkpoint folder; start it with --conf spark.checkpoint.dir=URI (accessible to all "
-            "executors, such as hdfs:///tmp/goffish), or call spark.sparkContext.setCheckpointDir(URI)"
-        )
-    folder = tempfile.mkdtemp(prefix="goffish-spark-")
-    context.setCheckpointDir(folder)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Exception):
-            context._jsc.sc().setCheckpointDir(None)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def is_local(spark: SparkSession) -> bool:
     """Whether the executors run on this machine, with its folders."""
-    return str(spark.sparkContext.master).startswith("local")
+    if is_connect(spark) and spark.client.host not in ("localhost", "127.0.0.1", "::1"):
+        return False
+    return str(spark.conf.get("spark.master", "")).startswith("local")
 
 
-def slots(spark: SparkSession) -> int:
-    """How many tasks run at the same time, as far as executors are there by now."""
-    return max(1, int(spark.sparkContext.defaultParallelism) // int(spark.conf.get("spark.task.cpus", "1") or 1))
+def slots(spark: SparkSession, wanted: int | None = None) -> int:
+    """How many tasks run at the same time.
+
+    Parameters
+    ----------
+    wanted : int, optional
+        More are of no use. In the first seconds of an application, when executors are still starting, wait until there
+        are as many, or until their number does not grow any more.
+    """
+    if is_connect(spark):
+        from pyspark.sql.functions import spark_partition_id
+
+        # A server does not say; by default it makes a task for each processor.
+        return max(1, int(spark.range(1 << 12).select(spark_partition_id()).distinct().count()))
+    context = spark.sparkContext
+    found = _slots_now(spark)
+    if wanted is None or str(context.master).startswith("local["):
+        return max(1, found)
+    deadline, since = context.startTime / 1000 + _STARTING_S, time.monotonic()
+    while found < wanted and time.time() < deadline and (not found or time.monotonic() - since < _STEADY_S):
+        time.sleep(0.1)
+        before, found = found, _slots_now(spark)
+        since = since if found == before else time.monotonic()
+    return max(1, found)
+
+
+def _slots_now(spark: SparkSession) -> int:
+    context = spark.sparkContext._jsc.sc()
+    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
 _CALLING = "An error occurred while calling "

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from goffish.gopher.spark.rows import partition_keys
 from goffish.gopher.spark.tasks import forget_archives
+from goffish.spark.ingest.keys import partition_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
