@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 import threading
@@ -23,10 +22,11 @@ from goffish.errors import InputError, JobError
 from goffish.gofs import build_layout, open_store, write_store
 from goffish.gopher import SubgraphProgram, per_vertex, run_program
 from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.engine import RunOptions
 from goffish.gopher.folder import FolderWriter
 from goffish.gopher.local import run_local
 from goffish.gopher.result import read_table
-from goffish.gopher.spark.rows import BATCH_ROWS, BLOCK, MESSAGE, STATE, Address, gathered, join, partition_keys
+from goffish.gopher.spark.tasks import BLOCK, from_rows, to_rows
 from goffish.graph import from_edges
 from goffish.spark.package import write_package
 from tests.cases import grid, grid_blocks, make_case
@@ -34,7 +34,7 @@ from tests.gopher.test_mpi_programs import Silent
 
 pytest.importorskip("pyspark")
 
-from goffish.gopher.spark import run_spark, write_spark
+from goffish.gopher.spark import SparkEngine, run_spark, write_spark
 
 COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
 GRID = build_layout(grid(9, 6), grid_blocks(9, 6, 1, 3), 3)
@@ -124,16 +124,18 @@ def test_limit_of_supersteps(spark: Any) -> None:
 
 
 @pytest.mark.slow
-def test_executors_may_come_and_go(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The tasks of a superstep follow the number of processors, the answer does not."""
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_any_number_of_tasks(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tasks: int) -> None:
+    """The number of tasks follows the processors and the partitions, the answer does not."""
     program = _program("components")
     wanted, counted = run_local(program, SOCIAL, threads=1)
-    numbers = itertools.cycle([1, 3, 2, 2])
-    monkeypatch.setattr("goffish.gopher.spark.engine.slots", lambda _: next(numbers))
-    columns, stats = run_spark(program, SOCIAL, spark=spark, checkpoint_every=2)
+    monkeypatch.setattr("goffish.gopher.spark.engine.slots", lambda *_: min(tasks, 2))
+    columns, stats = run_spark(program, SOCIAL, spark=spark)
     _same(columns, wanted)
     assert stats.steps.select(COUNTS).equals(counted.steps.select(COUNTS))
-    write_spark(program, SOCIAL, tmp_path / "out", spark=spark)
+    assert stats.ranks == stats.threads == min(tasks, 2)
+    parts, _ = write_spark(program, SOCIAL, tmp_path / "out", spark=spark)
+    assert len(parts) == min(tasks, 2)
     assert read_table(tmp_path / "out").sort_by("vertex").equals(run_program(program, SOCIAL).table)
 
 
@@ -146,7 +148,7 @@ def test_resume_across_engines(spark: Any, tmp_path: Path) -> None:
     program = _program("sssp", source=0)
     identity = {"program": "x"}
     one, two = (CheckpointFolder(tmp_path / name, 1, identity) for name in ("one", "two"))
-    limit = {"checkpoint_every": 1, "max_supersteps": stop, "spark": spark}
+    limit = {"max_supersteps": stop, "spark": spark}
     with pytest.raises(JobError, match="not finished"):
         run_spark(program, SOCIAL, checkpoints=one, **limit)
     columns, stats = run_local(program, SOCIAL, threads=1, checkpoints=one, resume=True)
@@ -181,7 +183,7 @@ class Words(SubgraphProgram):
 @pytest.mark.slow
 @pytest.mark.parametrize("labels", ["implicit", "numbers", "texts"])
 def test_written_parts_hold_the_local_answer(spark: Any, tmp_path: Path, labels: str) -> None:
-    """One file per partition, with the columns and the rows of the local engine's table, each in the order read."""
+    """One file per task, with the columns and the rows of the local engine's table, each in the order read."""
     names = {"implicit": None, "numbers": np.arange(40) * 3 - 7, "texts": [f"n{i:02d} ü" for i in range(40)]}[labels]
     ends = np.array(nx.barabasi_albert_graph(40, 2, seed=7).edges)
     graph = from_edges(ends[:, 0], ends[:, 1], labels=names)
@@ -190,7 +192,7 @@ def test_written_parts_hold_the_local_answer(spark: Any, tmp_path: Path, labels:
     for program in (Words(), _program("counts") if labels == "texts" else _program("components"), Silent()):
         wanted = run_program(program, store).table
         parts, stats = write_spark(program, store, tmp_path / "out", spark=spark)
-        assert [part.name for part in parts] == [f"part-{p:05d}.parquet" for p in range(3)]
+        assert [part.name for part in parts] == [f"part-{p:05d}.parquet" for p in range(2)]
         assert stats.supersteps >= 1
         files = [pq.read_table(tmp_path / "out" / part.name) for part in parts]
         assert [table.num_rows for table in files] == [part.rows for part in parts]
@@ -277,12 +279,10 @@ def test_a_time_limit_ends_with_an_estimate(spark: Any) -> None:
 
 
 def test_the_session_is_left_as_it_was(spark: Any) -> None:
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    held = spark.sparkContext._jsc.getPersistentRDDs().size()
-    run_spark(Rounds(2), GRID, spark=spark, checkpoint_every=1)
-    assert spark.conf.get("spark.sql.adaptive.enabled") == before
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == held
-    assert spark.sparkContext.getCheckpointDir() is None
+    before = spark.sparkContext.getLocalProperty("spark.job.tags")
+    run_spark(Rounds(2), GRID, spark=spark)
+    assert spark.sparkContext.getLocalProperty("spark.job.tags") == before
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
     assert spark.sparkContext.getLocalProperty("spark.job.description") is None
 
 
@@ -300,39 +300,43 @@ def test_stopped_jobs_are_cancelled(spark: Any) -> None:
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 3, 7, 64])
-def test_keys_are_where_spark_puts_them(spark: Any, partitions: int) -> None:
-    keys = partition_keys(partitions)
-    frame = spark.createDataFrame([(key,) for key in keys], "key int")
-    placed = frame.selectExpr(f"pmod(hash(key), {partitions})").collect()
-    assert [row[0] for row in placed] == list(range(partitions))
-
-
-@pytest.mark.parametrize("size", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("size", [0, 1, BLOCK, 3 * BLOCK])
 def test_blocks_are_joined_in_order(size: int) -> None:
-    data = np.random.default_rng(size).bytes(size)
-    pack = Address.of([[0, 2], [1]]).pack
-    batches = [
-        *pack(1, MESSAGE, 2, data),
-        *pack(1, STATE, 1, b"s"),
-        *pack(0, STATE, 0, b""),
-        *pack(1, MESSAGE, 0, b"m"),
-    ]
-    rows = [batch.slice(i, 1) for batch in reversed(batches) for i in reversed(range(batch.num_rows))]
-    assert join(rows) == {0: {(STATE, 0): b""}, 1: {(STATE, 1): b"s", (MESSAGE, 0): b"m", (MESSAGE, 2): data}}
-    assert list(join(rows)[1]) == [(STATE, 1), (MESSAGE, 0), (MESSAGE, 2)]
-    fewer = list(gathered(batches))
-    assert join(fewer) == join(rows)
-    assert all(batch.num_rows <= BATCH_ROWS for batch in fewer)
-    assert len(fewer) <= 2 + size // BLOCK
+    data = pa.table({"x": np.random.default_rng(size).integers(0, 9, size, np.int8)})
+    batches = [*to_rows(1, {"a": 0.1}, [data, data.slice(0, 1)]), *to_rows(0, {}, [])]
+    rows = [tuple(column[0].as_py() for column in batch.columns) for batch in reversed(batches)]
+    assert all(len(payload) <= BLOCK for *_, payload in rows)
+    assert from_rows(rows) == {0: ({}, []), 1: ({"a": 0.1}, [data, data.slice(0, 1)])}
 
 
-def test_partitions_of_a_task_have_the_same_key() -> None:
-    address = Address.of([[1, 3], [0], [2, 4]])
-    keys = partition_keys(3)
-    assert address.keys == [keys[1], keys[0], keys[2], keys[0], keys[2]]
-    assert [batch.column("key")[0].as_py() for batch in address.pack(4, STATE, 0, b"")] == [keys[2]]
-    assert [batch.column("key")[0].as_py() for batch in address.pack(-1, STATE, 0, b"")] == [-1]
+def test_labels_are_looked_up_by_the_executors(spark: Any, tmp_path: Path) -> None:
+    """The driver opens no slice."""
+    write_store(SOCIAL, tmp_path / "store")
+    graph = open_store(tmp_path / "store")
+    opened = []
+    graph._load = opened.append  # type: ignore[assignment]
+    engine = SparkEngine(RunOptions(engine="spark", spark=spark))
+    engine.check_label(graph, 39)
+    for label in (40, "39"):
+        with pytest.raises(InputError, match=f"unknown vertex {label!r}: not among the 40 vertices"):
+            engine.check_label(graph, label)
+    assert not opened
+
+
+def test_a_cluster_that_grows_is_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark runs no barrier stages there."""
+    own = spark.newSession()
+    own.conf.set("spark.dynamicAllocation.enabled", "true")
+    run_spark(Rounds(1), GRID, spark=own)  # local masters ignore it
+    monkeypatch.setattr("goffish.gopher.spark.session.is_local", lambda _: False)
+    with pytest.raises(InputError, match=r"fixed number of executors.*spark.dynamicAllocation.enabled=false"):
+        run_spark(Rounds(1), GRID, spark=own)
+
+
+def test_progress_of_each_superstep(spark: Any) -> None:
+    seen: list[tuple[Any, ...]] = []
+    run_spark(Rounds(5), GRID, spark=spark, progress=lambda *counts: seen.append(counts))
+    assert seen == [(number, 3, 0, None) for number in range(1, 6)]
 
 
 def test_a_store_that_was_replaced_is_refused(spark: Any, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ KILLED = """
     import numpy as np
     import goffish as gf
     from goffish.algorithms.catalogue import make
+    from goffish.gopher.checkpoint import CheckpointFolder
     from goffish.gopher.local import run_local
     from goffish.gopher.spark import run_spark, session
 
@@ -54,7 +55,7 @@ KILLED = """
         return [p for p in daemons if int(Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[1]) in daemons]
 
     def kill(number, active, messages, share):
-        if number != 6:
+        if killed or number < 100:
             return
         victims = processes("CoarseGrainedExecutorBackend")[-1:] if sys.argv[2] == "executor" else daemons_children()
         for victim in victims:
@@ -64,9 +65,11 @@ KILLED = """
     killed = []
     spark = session(master="local-cluster[2,1,1024]", memory="1g", config={"spark.executor.memory": "1g"})
     graph = gf.open(sys.argv[1])
-    program = make("pagerank", {"supersteps": 12}).program(graph)
+    program = make("pagerank", {"supersteps": 4000}).program(graph)
     expected, stats = run_local(program, graph, threads=1)
-    found, counted = run_spark(program, graph, spark=spark, checkpoint_every=4, progress=kill)
+    identity = {"program": "x"}
+    checkpoints = CheckpointFolder(Path(sys.argv[3]), 50, identity) if len(sys.argv) > 3 else None
+    found, counted = run_spark(program, graph, spark=spark, checkpoints=checkpoints, progress=kill)
     same = all(a[n].tobytes() == b[n].tobytes() for a, b in zip(expected, found, strict=True) for n in a)
     print(json.dumps({"same": same, "killed": len(killed), "supersteps": [stats.supersteps, counted.supersteps]}))
     spark.stop()
@@ -91,19 +94,20 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["executor", "worker"])
-def test_killed_in_mid_job_gives_the_same_result(store: str, tmp_path: Path, victim: str) -> None:
+@pytest.mark.parametrize(("victim", "more"), [("executor", []), ("worker", []), ("worker", ["checkpoints"])])
+def test_killed_in_mid_job_gives_the_same_result(store: str, tmp_path: Path, victim: str, more: list[str]) -> None:
+    """Spark runs the stage again, from the newest checkpoint where there are some."""
     script = tmp_path / "job.py"
     script.write_text(textwrap.dedent(KILLED))
     done = subprocess.run(
-        [sys.executable, str(script), store, victim],
+        [sys.executable, str(script), store, victim, *more],
         cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["same"]
     assert told["killed"] >= 1
-    assert told["supersteps"] == [12, 12]
+    assert told["supersteps"] == [4000, 4000]
 
 
 @pytest.mark.slow
@@ -123,7 +127,7 @@ def test_spark_submit_through_the_entry(store: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("spark" not in ENGINES, reason="the command line does not know the engine yet")
 def test_ctrl_c_leaves_no_process_behind(store: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "goffish", "run", "pagerank", store, "--engine", "spark", "--supersteps", "5000"]
+    command = [sys.executable, "-m", "goffish", "run", "pagerank", store, "--engine", "spark", "--supersteps", "500000"]
     process = subprocess.Popen(
         command, cwd=tmp_path, env=_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
