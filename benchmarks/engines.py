@@ -101,7 +101,7 @@ def on_engines(
     for way in ways:
         for job, told in run(way, store, jobs, repeats).items():
             found[way.name, job] = {**told, "engine": way.engine, "graph": graph}
-    rows = []
+    rows, steps = [], []
     for job in jobs:
         told = [found[way.name, job] for way in ways]
         if len({t["digest"] for t in told}) > 1 or len({t["supersteps"] for t in told}) > 1:
@@ -110,10 +110,18 @@ def on_engines(
         ranks = [seconds.get(f"MPI, {name}") for name in ("1 rank", "2 ranks")]
         ratio = f"{ranks[0] / ranks[1]:.2f}" if ranks[0] and ranks[1] else "-"
         rows.append([job, str(told[0]["supersteps"]), *(f"{s:.3f}" for s in seconds.values()), ratio])
+        steps.append([job, *(f"{1e3 * per_superstep(t):.2f}" for t in told)])
     print(f"\n### {graph}: seconds on {PARTS} partitions\n")
     _harness.print_table(["job", "supersteps", *(way.name for way in ways), "1 rank / 2 ranks"], rows)
+    print("\nMilliseconds a superstep, compute and exchange, without the start of the job:\n")
+    _harness.print_table(["job", *(way.name for way in ways)], steps)
     sys.stdout.flush()
     return found
+
+
+def per_superstep(told: dict[str, Any]) -> float:
+    """Seconds of a superstep in the last run."""
+    return (told["phases"]["compute"] + told["phases"]["exchange"]) / max(1, told["supersteps"])
 
 
 def networkx_jobs(graph: Graph) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -297,7 +298,10 @@ def test_stopped_jobs_are_cancelled(spark: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_spark(Rounds(10**6), GRID, spark=spark, progress=stop)
     assert begun.is_set()
-    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    deadline = time.monotonic() + 60
+    while (active := spark.sparkContext.statusTracker().getActiveJobsIds()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not active
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK, 3 * BLOCK])
@@ -321,16 +325,6 @@ def test_labels_are_looked_up_by_the_executors(spark: Any, tmp_path: Path) -> No
         with pytest.raises(InputError, match=f"unknown vertex {label!r}: not among the 40 vertices"):
             engine.check_label(graph, label)
     assert not opened
-
-
-def test_a_cluster_that_grows_is_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark runs no barrier stages there."""
-    own = spark.newSession()
-    own.conf.set("spark.dynamicAllocation.enabled", "true")
-    run_spark(Rounds(1), GRID, spark=own)  # local masters ignore it
-    monkeypatch.setattr("goffish.gopher.spark.session.is_local", lambda _: False)
-    with pytest.raises(InputError, match=r"fixed number of executors.*spark.dynamicAllocation.enabled=false"):
-        run_spark(Rounds(1), GRID, spark=own)
 
 
 def test_progress_of_each_superstep(spark: Any) -> None:

@@ -110,6 +110,33 @@ def test_killed_in_mid_job_gives_the_same_result(store: str, tmp_path: Path, vic
     assert told["supersteps"] == [4000, 4000]
 
 
+GROWING = """
+    import sys
+    import goffish as gf
+    from goffish.spark import session
+
+    config = {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.shuffleTracking.enabled": "true"}
+    spark = session(master="local-cluster[1,1,1024]", memory="1g", config=config)
+    try:
+        gf.run("components", gf.open(sys.argv[1]), engine="spark", spark=spark)
+    except gf.InputError as error:
+        print(error)
+    spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_grows_is_refused(store: str, tmp_path: Path) -> None:
+    """Spark runs no barrier stages there."""
+    script = tmp_path / "job.py"
+    script.write_text(textwrap.dedent(GROWING))
+    done = subprocess.run(
+        [sys.executable, str(script), store], cwd=tmp_path, env=_environment(), capture_output=True, text=True,
+        check=False, timeout=280,
+    )  # fmt: skip
+    assert "requires a fixed number of executors; start Spark with --conf spark.dynamicAllocation" in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.skipif("spark" not in ENGINES, reason="the command line does not know the engine yet")
 def test_spark_submit_through_the_entry(store: str, tmp_path: Path) -> None:

@@ -208,11 +208,16 @@ def check_fixed(spark: SparkSession) -> None:
     InputError
         The number of executors is not fixed.
     """
-    if not is_local(spark) and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+    grows = spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    if grows and not _is_one_process(spark.conf.get("spark.master", "")):  # there Spark ignores it
         raise InputError(
             "the Spark engine requires a fixed number of executors; start Spark with --conf "
             "spark.dynamicAllocation.enabled=false --num-executors N"
         )
+
+
+def _is_one_process(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
 
 
 def driver_host(spark: SparkSession) -> str:
@@ -311,7 +316,7 @@ def slots(spark: SparkSession, wanted: int | None = None) -> int:
         return max(1, int(spark.range(1 << 12).select(spark_partition_id()).distinct().count()))
     context = spark.sparkContext
     found = _slots_now(spark)
-    if wanted is None or str(context.master).startswith("local["):
+    if wanted is None or _is_one_process(str(context.master)):
         return max(1, found)
     deadline, since = context.startTime / 1000 + _STARTING_S, time.monotonic()
     while found < wanted and time.time() < deadline and (not found or time.monotonic() - since < _STEADY_S):
