@@ -89,13 +89,16 @@ class FolderWriter:
             raise self._failed(error) from error
 
     def publish(self, algorithm: str, parts: Sequence[Part]) -> None:
-        """Write the manifest and let the folder take the place of what was there."""
+        """Write the manifest and let the folder take the place of what was there; other files are of lost attempts."""
         body = {
             "format": _FORMAT, "version": 1, "algorithm": algorithm, "rows": sum(part.rows for part in parts),
             "parts": [part._asdict() for part in parts],
         }  # fmt: skip
         target = self.target.absolute()
         try:
+            for file in self._temporary.iterdir():
+                if file.name not in {part.name for part in parts}:
+                    file.unlink()
             with (self._temporary / MANIFEST).open("w", encoding="utf-8") as stream:
                 stream.write(json.dumps(body, indent=1) + "\n")
                 stream.flush()

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from goffish.errors import InputError, JobError
+from goffish.errors import GoffishError, InputError, JobError
 from goffish.gofs import PartitionedGraph, write_store
 from goffish.gopher.checkpoint import CheckpointFolder
 from goffish.gopher.engine import Columns, OneProcess, Progress, assemble
@@ -30,6 +30,7 @@ from goffish.gopher.spark.session import (
     driver_host,
     in_background,
     is_local,
+    loss,
     named,
     running_session,
     slots,
@@ -43,6 +44,8 @@ from goffish.partial import local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: How often a run is begun, and seconds to wait for an executor that replaces a lost one.
+_ATTEMPTS, _REPLACED_S = 4, 30.0
 #: What each task returned: values, and tables.
 Answers = list[tuple[dict[str, Any], list[pa.Table]]]
 
@@ -98,8 +101,8 @@ def run_spark(
     spark : SparkSession, optional
         Default: the running session, or `goffish.spark.session()`. Spark Connect is supported.
     checkpoints : CheckpointFolder, optional
-        In a folder that all executors see alike, for `resume`. Those of other engines are taken up too. When Spark runs
-        the stage again after a loss, it continues from the newest one; without, it begins anew.
+        In a folder that all executors see alike, for `resume`. Those of other engines are taken up too. After a loss
+        the run continues from the newest one; without, it begins anew.
     max_supersteps, resume
         As for `run_local`.
     progress : callable, optional
@@ -190,16 +193,16 @@ def _on_spark(
     if not graph.num_partitions:
         return [], Ledger(program, graph).stats("spark", slots(own, 1), 0)
     begun = time.perf_counter()
-    tasks = min(graph.num_partitions, slots(own, graph.num_partitions))
     secret = secrets.token_bytes(32)
     watch = None if progress is None else Watch(progress, driver_host(own), secret)
     with _stored(graph, own) as path, named([program.name()]), cancelling(own, f"goffish: {program.name()}"):
+        tasks = min(graph.num_partitions, slots(own, graph.num_partitions))
         job = Run(
-            path, graph.fingerprint(), tasks, program, secret, max_supersteps, checkpoints, resume,
-            None if checkpoints is None else checkpoints.newest(), target, None if watch is None else watch.address,
+            path, graph.fingerprint(), tasks, program, secret, max_supersteps, checkpoints, resume, target,
+            None if watch is None else watch.address,
         )  # fmt: skip
         try:
-            answers = _collect(own, job, barrier=True, watch=watch)
+            answers = _despite_losses(own, job, watch)
         finally:
             if watch is not None:
                 watch.stop()
@@ -210,16 +213,44 @@ def _on_spark(
     return answers, replace(stats, phases={name: round(seconds, 6) for name, seconds in phases.items()})
 
 
-def _collect(spark: SparkSession, task: Task, *, barrier: bool, watch: Watch | None = None) -> Answers:
+def _despite_losses(spark: SparkSession, job: Run, watch: Watch | None) -> Answers:
+    """Run the stage, and run it again when a task is lost: Spark itself does not repeat stages that give results.
+
+    An attempt has as many tasks as there are slots by then, and continues from the newest checkpoint of this run.
+    """
+    before = None if job.checkpoints is None else job.checkpoints.newest()
+    beat = None if watch is None else watch.beat
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            answers = _collect(spark, job, barrier=True, beat=beat)
+        except GoffishError:
+            raise
+        except Exception as error:
+            reason = loss(error)
+            if reason is None:
+                raise
+            if not left:
+                raise JobError(f"{job.program.name()}: a task was lost in {_ATTEMPTS} attempts: {reason}") from error
+        else:
+            if watch is not None:
+                watch.close()
+            return answers
+        deadline = time.monotonic() + _REPLACED_S
+        while (found := slots(spark, 0)) < job.tasks and time.monotonic() < deadline:
+            time.sleep(0.2)
+        again = job.checkpoints is not None and job.checkpoints.newest() != before
+        job = replace(job, tasks=min(job.tasks, found), resume=job.resume or again)
+    raise AssertionError
+
+
+def _collect(spark: SparkSession, task: Task, *, barrier: bool, beat: Callable[[], None] | None = None) -> Answers:
     """Run all tasks of a stage; Ctrl-C is heard meanwhile."""
     frame = spark.range(0, task.tasks, 1, task.tasks).mapInArrow(task, COLUMNS, barrier=barrier)
-    rows = in_background(spark, frame.collect, None if watch is None else watch.beat)
+    rows = in_background(spark, frame.collect, beat)
     found = from_rows(rows)
     raise_reported([report for report, _ in found.values()])
     if list(found) != list(range(task.tasks)):
         raise JobError(f"Spark returned the answers of {len(found)} of {task.tasks} tasks")
-    if watch is not None:
-        watch.close()
     return list(found.values())
 
 

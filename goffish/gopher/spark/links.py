@@ -29,7 +29,7 @@ _NAMES = struct.Struct("<ii")  # who connects, and to whom
 
 
 class Lost(ConnectionError):
-    """Another task cannot be reached; not an error of the job, so that Spark runs the stage again."""
+    """Another task cannot be reached; not an error of the job, which is run again."""
 
 
 class Refused(ConnectionError):

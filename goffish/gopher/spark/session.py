@@ -335,6 +335,18 @@ _CALLING = "An error occurred while calling "
 _TRACEBACK = "Traceback (most recent call last):"
 
 
+_LOST = "barrier task"
+_AFTER_LOST = "finished unsuccessfully."
+
+
+def loss(error: BaseException) -> str | None:
+    """Why a barrier stage lost a task, from Spark's error; ``None`` for another error."""
+    _, found, why = str(error).partition(_AFTER_LOST)
+    if not found or _LOST not in str(error):
+        return None
+    return first_line(RuntimeError(why))
+
+
 def first_line(error: BaseException) -> str:
     """What went wrong, from an error that may hold the stack traces of two languages."""
     text = str(error).splitlines()

@@ -129,8 +129,6 @@ class Run(Task):
     ----------
     secret : bytes
         Of this run.
-    before : str or None
-        The newest checkpoint at its start: another one is of an attempt that was lost.
     target : Path, optional
         Folder for the rows; otherwise they are returned.
     driver : tuple of str and int, optional
@@ -142,7 +140,6 @@ class Run(Task):
     max_supersteps: int | None
     checkpoints: CheckpointFolder | None
     resume: bool
-    before: str | None
     target: Path | None
     driver: tuple[str, int] | None
 
@@ -157,7 +154,7 @@ class Run(Task):
             with reporting(None if number else self.driver, self.secret) as progress:
                 columns, stats = run_team(
                     self.program, graph, team, max_supersteps=self.max_supersteps, checkpoints=self.checkpoints,
-                    resume=self._resumes(), progress=progress,
+                    resume=self.resume, progress=progress,
                 )  # fmt: skip
             report, tables = self._conclude(team, graph, columns)
         _forget_large([graph.slice(partition) for partition in partitions_of(graph, self.tasks)[number]])
@@ -165,9 +162,6 @@ class Run(Task):
             return report, tables
         counters = {field.name: getattr(stats, field.name) for field in fields(stats) if field.name != "steps"}
         return {**report, "stats": counters}, [stats.steps, *tables]
-
-    def _resumes(self) -> bool:
-        return self.checkpoints is not None and (self.resume or self.checkpoints.newest() != self.before)
 
     def _conclude(self, team: Team, graph: PartitionedGraph, columns: Columns) -> tuple[dict[str, Any], list[pa.Table]]:
         """The columns of the task's partitions, or the name of the file that has them."""
