@@ -7,18 +7,21 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from goffish.errors import StoreError
+from goffish.gofs import leases
 from goffish.graph.io.storage import open_filesystem, reason_of
 from goffish.partial import is_uri, local_path, partial_file
 
 #: Seconds between two attempts to lock a folder.
 _LOOK_S = 0.05
+#: Files that are read or written at a time in object storage.
+REMOTE_FILES = 16
 
 
 class NoSuchFileError(StoreError):
@@ -149,6 +152,7 @@ class _RemoteFolder:
     def __init__(self, uri: str) -> None:
         self.location = uri.rstrip("/")
         self.verified: set[str] = set()
+        self._lease: leases.Lease | None = None
         try:
             self._fs, self._root = open_filesystem(self.location)
         except (ImportError, ValueError) as error:
@@ -190,15 +194,32 @@ class _RemoteFolder:
 
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
         full = self._full(name)
+        self._check_lease()
         with self._used(name, "written"):
-            self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
             # Object stores publish an object only when its upload is complete.
-            self._fs.pipe_file(full, bytes(data))
+            try:
+                self._fs.pipe_file(full, bytes(data))
+            except FileNotFoundError:  # where there are folders, which object stores have no need of
+                self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+                self._fs.pipe_file(full, bytes(data))
 
-    def locked(self, wait_s: float = 0.0) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def locked(self, wait_s: float = 0.0) -> Iterator[None]:
+        lease = leases.Lease(self._fs, self._root, self.location)
+        lease.acquire(wait_s)
+        self._lease = lease
+        try:
+            yield
+        finally:
+            self._lease = None
+            lease.release()
+
+    def _check_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
 
     def delete(self, name: str) -> None:
+        self._check_lease()
         with self._used(name, "deleted"):
             if self._fs.exists(self._full(name)):
                 self._fs.rm_file(self._full(name))
@@ -206,17 +227,23 @@ class _RemoteFolder:
     def list(self) -> list[str]:
         with self._used("", "read"):
             found: Any = self._fs.find(self._root) if self._fs.exists(self._root) else []
-        root = PurePosixPath(self._root)
-        return sorted(str(PurePosixPath(f).relative_to(root)) for f in found)
+        return sorted(name for f in found if not _of_lease(name := self._relative(f)))
+
+    def _relative(self, full: str) -> str:
+        return str(PurePosixPath(full).relative_to(PurePosixPath(self._root)))
 
     def listed_sizes(self) -> dict[str, int]:
         protocols = self._fs.protocol
         if "http" in ((protocols,) if isinstance(protocols, str) else protocols):
             return {}  # servers have no listings, or one for each folder
-        root, found = PurePosixPath(self._root), {}
+        found = {}
         with contextlib.suppress(OSError, ValueError):  # not allowed, perhaps; the files may be
             self._fs.invalidate_cache(self._root)
             for name, entry in self._fs.find(self._root, detail=True).items():
-                if entry.get("size") is not None:
-                    found[str(PurePosixPath(name).relative_to(root))] = int(entry["size"])
+                if entry.get("size") is not None and not _of_lease(relative := self._relative(name)):
+                    found[relative] = int(entry["size"])
         return found
+
+
+def _of_lease(name: str) -> bool:
+    return name.startswith(f"{leases.FOLDER}/")

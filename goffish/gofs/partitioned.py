@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from goffish import hooks
 from goffish.errors import InputError
 from goffish.gofs import kernels, selection
 from goffish.gofs.encoding import is_template
-from goffish.gofs.files import Folder, open_folder
+from goffish.gofs.files import REMOTE_FILES, Folder, open_folder
 from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
 from goffish.gofs.slices import Slice
 from goffish.gofs.store import (
@@ -70,13 +71,14 @@ class PartitionedGraph:
         fingerprint: str | None = None,
         companions: Companions | None = None,
         read: Callable[[int, str], Any] | None = None,
+        readers: int = 1,
     ) -> None:
         self.info = info
         self.path = path
         self.companions = companions
         self.vertex_starts = np.concatenate(([0], np.cumsum(info.vertices, dtype=np.int64)))
         self.subgraph_starts = np.concatenate(([0], np.cumsum(info.subgraphs, dtype=np.int64)))
-        self._load, self._read = load, read
+        self._load, self._read, self._readers = load, read, readers
         self._slices: dict[int, Slice] = {}
         self._labels: dict[int, Any] = {}
         self._lock = threading.Lock()
@@ -156,15 +158,28 @@ class PartitionedGraph:
 
         return selection.Partitions(self.info, self.vertex_starts, self.slice if keep else passing, column)
 
-    def slices(self) -> list[Slice]:
+    def slices(self, threads: int = 1) -> list[Slice]:
         """Return the arrays of all partitions.
+
+        Parameters
+        ----------
+        threads : int
+            Partitions that are read at a time; more in object storage [default: 1].
 
         Returns
         -------
         list of Slice
             One slice per partition, in order.
         """
-        return [self.slice(p) for p in range(self.num_partitions)]
+        threads = max(threads, self._readers)
+        if threads == 1:
+            return [self.slice(partition) for partition in range(self.num_partitions)]
+        with ThreadPoolExecutor(threads, "goffish store") as pool:
+            try:
+                return list(pool.map(self.slice, range(self.num_partitions)))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def find(self, label: int | str) -> int:
         """Look up the partitioned number of a vertex.
@@ -764,6 +779,7 @@ def open_store(path: str | Path) -> PartitionedGraph:
         fingerprint=manifest.fingerprint(),
         companions=lambda partition: _companions(folder, manifest, partition),
         read=lambda partition, name: read_column(folder, manifest, partition, name),
+        readers=1 if folder.maps else REMOTE_FILES,
     )
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +25,7 @@ import pyarrow as pa
 from goffish.errors import StoreError
 from goffish.gofs import manifest as manifests
 from goffish.gofs.encoding import ARC_ARRAYS, decode_arrays, decode_parquet, encode_slice, read_array
-from goffish.gofs.files import Folder, NoSuchFileError, open_folder
+from goffish.gofs.files import REMOTE_FILES, Folder, NoSuchFileError, open_folder
 from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
 from goffish.gofs.slices import Arcs, Slice, column_of
 
@@ -68,19 +71,21 @@ def write_store(graph: Partitions, path: str | Path, *, progress: Progress | Non
 
 def _write_locked(graph: Partitions, folder: Folder, progress: Progress | None) -> Manifest:
     before = set(folder.list())
-    written: list[str] = []
+    written: set[str] = set()
     parts: list[dict[str, FileEntry]] = []
     try:
-        for part in graph.slices():
-            files: dict[str, FileEntry] = {}
-            beside = () if graph.companions is None else graph.companions(part.partition)
-            for kind, data, entry in chain(encode_slice(graph.info, part), beside):
-                written.append(entry.name)
-                write_once(folder, entry, data)
-                files[kind] = entry
-            parts.append(files)
-            if progress is not None:
-                progress(len(parts), graph.info.num_partitions)
+        with _Writes(folder) as writes:
+            for part in graph.slices():
+                files: dict[str, FileEntry] = {}
+                beside = () if graph.companions is None else graph.companions(part.partition)
+                for kind, data, entry in chain(encode_slice(graph.info, part), beside):
+                    if entry.name not in written:
+                        written.add(entry.name)
+                        writes.add(entry, data, there=entry.name in before)
+                    files[kind] = entry
+                parts.append(files)
+                if progress is not None:
+                    progress(len(parts), graph.info.num_partitions)
         manifest = Manifest(graph.info, tuple(parts))
         folder.write(manifests.NAME, manifests.encode(manifest))
     except BaseException:
@@ -97,6 +102,36 @@ def _write_locked(graph: Partitions, folder: Folder, progress: Progress | None) 
         if is_store_file(name):
             folder.delete(name)
     return manifest
+
+
+class _Writes:
+    """Writes files of a store: in object storage several at a time, as each one waits for an answer."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._pool = None if folder.maps else ThreadPoolExecutor(REMOTE_FILES, "goffish store")
+        self._running: deque[Future[None]] = deque()
+
+    def add(self, entry: FileEntry, data: pa.Buffer, *, there: bool) -> None:
+        """Write a file, unless it is there with the same content."""
+        write = partial(write_once, self._folder, entry) if there else partial(self._folder.write, entry.name)
+        if self._pool is None:
+            write(data)
+            return
+        self._running.append(self._pool.submit(write, data))
+        if len(self._running) > REMOTE_FILES:  # more of them would take memory
+            self._running.popleft().result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=error is not None)
+        while error is None and self._running:
+            self._running.popleft().result()
 
 
 def fingerprint_of(info: GraphInfo, slices: Iterable[Slice]) -> str:

@@ -90,7 +90,7 @@ class _Run:
         graph, ledger = self.graph, self.ledger
         with open_pool(self.threads, graph.num_vertices + graph.num_edges) as pool:
             with ledger.phase("load"):
-                slices = list(pool.map(graph.slice, range(graph.num_partitions)))
+                slices = graph.slices(self.threads)
                 totals, starts = totals_of(graph), graph.subgraph_starts
                 workers = [Worker(self.program, s, totals, starts, self.threads) for s in slices]
             pending: list[list[Batch]] = [[] for _ in workers]

@@ -104,6 +104,8 @@ _SERVICES = tuple(
 _THREADS, _THREADS_EACH = 16, 2
 #: Requested limit of file descriptors; half of them are for connections.
 _FILES = 65_536
+#: Calls that gRPC keeps until the server takes them.
+_PENDING = 16_384
 #: Timeout of TLS and HTTP/2 handshakes, in seconds.
 _HANDSHAKE_S = 10
 #: Interval of database health checks, in seconds.
@@ -277,6 +279,9 @@ def server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", max(settings.max_message_bytes, 8 << 20)),
         ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", _open_files() // 2),
+        # Subscribers that return together after a restart; gRPC drops calls at random beyond 1,000 that wait.
+        ("grpc.server.max_pending_requests", _PENDING),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_S * 1000),
         # Detect dead connections, and accept keepalive pings of clients.
         ("grpc.keepalive_time_ms", 60_000),

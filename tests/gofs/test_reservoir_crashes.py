@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -332,16 +333,17 @@ def test_readers_while_buckets_are_replaced(tmp_path: Path) -> None:
     assert set(found) == {True}
 
 
-def test_writers_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    res = gf.Reservoir.create(tmp_path / "r")
-    with open_folder(tmp_path / "r").locked():
+@pytest.mark.parametrize("remote", [False, True])
+def test_writers_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool) -> None:
+    place = f"memory://waiting/{uuid.uuid4()}" if remote else tmp_path / "r"
+    res = gf.Reservoir.create(place)
+    with open_folder(place).locked():
         monkeypatch.setattr("goffish.gofs.reservoir.reservoir._WAIT_S", 0.01)
         with pytest.raises(StoreError, match="another process is writing this store"):
             res.pool("a").append(events(1))
     monkeypatch.undo()
     threads = [
-        threading.Thread(target=lambda n=n: gf.Reservoir(tmp_path / "r").pool("a").append(events(10, 10 * n)))
-        for n in range(8)
+        threading.Thread(target=lambda n=n: gf.Reservoir(place).pool("a").append(events(10, 10 * n))) for n in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -351,7 +353,7 @@ def test_writers_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_two_writers_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are no locks, the second one is refused, and repeats the call."""
+    """Breaks when a writer that was halted until its lease ended replaces what another one has written."""
     path = f"memory://two/{uuid.uuid4()}"
     res, other = gf.Reservoir.create(path), gf.Reservoir(path)
     inner = type(res)._write
@@ -362,6 +364,7 @@ def test_two_writers_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None
             other.pool("a").append(events(5, 100))
 
     monkeypatch.setattr(type(res), "_write", write)
+    monkeypatch.setattr("goffish.gofs.files._RemoteFolder.locked", lambda *_: nullcontext())
     with pytest.raises(StoreError, match="another process has written this reservoir; repeat the call"):
         res.pool("a").append(events(5))
     monkeypatch.undo()

@@ -244,6 +244,41 @@ def test_a_subscriber_that_never_reads(serve: Callable[..., Served]) -> None:
         channel.close()
 
 
+@pytest.mark.slow
+def test_subscribers_that_come_at_once(serve: Callable[..., Served]) -> None:
+    """Breaks when gRPC drops calls that the server has not taken yet, as those of all clients after a restart."""
+    server, count = serve("--max-streams", "2000"), 2000
+    with Client(server.address) as client:
+        client.push_records(records(0, 10))
+
+    async def numbers() -> list[int]:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [grpc.aio.insecure_channel(server.address, options=options) for _ in range(20)]
+        request = graphs_pb2.SubscribeRequest(topic="hosts").SerializeToString()
+        calls = [
+            channel.unary_stream(
+                "/goffish.v1.LiveGraphService/Subscribe",
+                response_deserializer=graphs_pb2.SubscribeResponse.FromString,
+            )(request)
+            for channel in channels
+            for _ in range(count // len(channels))
+        ]
+
+        async def last(call: Any) -> int:
+            async for message in call:
+                if message.next >= 10:
+                    break
+            call.cancel()
+            return int(message.next)
+
+        found = await asyncio.gather(*map(last, calls))
+        for channel in channels:
+            await channel.close()
+        return found
+
+    assert asyncio.run(numbers()) == [10] * count
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     """Breaks when a server that other machines can reach is not protected."""
     (tmp_path / "q.cgql").write_text(QUERIES)

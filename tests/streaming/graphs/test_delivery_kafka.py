@@ -72,3 +72,24 @@ def test_runs_that_are_killed(broker: Broker, tmp_path: Path, name: str, call: i
     found = [json.loads(one.value()) for one in broker.committed(topic)]
     assert [one["offset"] for one in found] == list(range(200))
     assert [one["id"] for one in found] == [one["id"] for one in records(0, 200) if "id" in one]
+
+
+def test_a_start_while_no_broker_answers(tmp_path: Path) -> None:
+    """Breaks when a start that is refused, after a run that was killed, loses events or delivers some twice."""
+    broker = Broker(tmp_path / "broker")
+    broker.create("late")
+
+    def run(name: str, after: str = "False") -> subprocess.CompletedProcess[str]:
+        words = [str(tmp_path / "state"), broker.servers, "late", name, "2", after]
+        command = [sys.executable, "-c", RUN, *words]
+        return subprocess.run(command, env=ENVIRONMENT, timeout=120, check=False, capture_output=True, text=True)
+
+    assert run("commit").returncode == -9
+    broker.kill()
+    refused = run("-")
+    assert refused.returncode == 1
+    assert f"topic late at {broker.servers}: no broker answers within" in refused.stderr.splitlines()[-1]
+    broker.start()
+    assert run("-").returncode == 0
+    assert [json.loads(one.value())["offset"] for one in broker.committed("late")] == list(range(200))
+    broker.kill()
