@@ -54,6 +54,17 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     return Path(text[7:] if text.lower().startswith("file://") else text)
 
 
+def absolute_place(path: str | os.PathLike[str]) -> str:
+    """Return a place as other processes name it: an absolute path, or the URI.
+
+    Raises
+    ------
+    InputError
+        `path` is a URI that has lost a slash.
+    """
+    return os.fspath(path) if is_uri(path) else str(local_path(path).absolute())
+
+
 def check_place(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -> Path:
     """Return the local path of an output file after checking that it can be written.
 

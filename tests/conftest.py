@@ -47,3 +47,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     # Ctrl-C is that again, and not an error of the handler that PySpark leaves behind.
     with nullcontext() if ignored else pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An S3 server on this machine, for this process."""
+    from tests.s3 import started
+
+    server = started(monkeypatch)
+    yield server
+    server.close()

@@ -147,7 +147,7 @@ class Algorithm(Options, Marked):
         return False
 
     def whole_resumable(
-        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
+        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: str, resume: bool
     ) -> Result:
         """As `whole`, keeping what it has in a folder."""
         raise InputError(f"{self.name} writes checkpoints only on the engine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -17,7 +18,6 @@ from goffish.gopher.run import check_fit, open_engine
 from goffish.graph import Graph, Parallel
 from goffish.graph.guards import GRAPH_ADVICE, expect
 from goffish.notebook import following, in_notebook
-from goffish.partial import local_path
 from goffish.partition.cut import partition_graph
 from goffish.threads import interruptible
 
@@ -86,7 +86,7 @@ def _answer(
                 found = interruptible(work, job.whole, graph, options.threads, note)
                 return replace(found, algorithm=job.name)
             if job.resumes_whole():
-                folder = local_path(options.checkpoint_dir)
+                folder = os.fspath(options.checkpoint_dir)
                 found = interruptible(work, job.whole_resumable, graph, options.threads, note, folder, options.resume)
                 return replace(found, algorithm=job.name)
     return _on_engine(what, graph, cut, options, note)

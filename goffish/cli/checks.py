@@ -79,6 +79,11 @@ def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict
 
 def check_checkpoint_dir(folder: str) -> None:
     """Reject a checkpoint folder that cannot be written."""
+    if is_uri(folder):
+        from goffish.gofs.files import open_folder
+
+        open_folder(folder)
+        return
     place = local_path(folder)
     if place.exists() and not place.is_dir():
         raise InputError(f"--checkpoint-dir {folder}: is a file; give a folder")

@@ -6,10 +6,11 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -18,10 +19,12 @@ from goffish.gofs import leases
 from goffish.graph.io.storage import open_filesystem, reason_of
 from goffish.partial import is_uri, local_path, partial_file
 
+_Found = TypeVar("_Found")
+
 #: Seconds between two attempts to lock a folder.
 _LOOK_S = 0.05
 #: Files that are read or written at a time in object storage.
-REMOTE_FILES = 16
+_REMOTE_FILES = 16
 
 
 class NoSuchFileError(StoreError):
@@ -34,6 +37,8 @@ class Folder(Protocol):
     location: str
     #: Whether `read` maps a file, so that it stays readable after it has been replaced.
     maps: bool
+    #: Files that are read or written at a time.
+    at_once: int
     #: Mapped files whose checksums were verified since the folder was opened.
     verified: set[str]
 
@@ -46,6 +51,9 @@ class Folder(Protocol):
         """The file appears whole or not at all."""
 
     def delete(self, name: str) -> None: ...
+    def delete_all(self, names: Sequence[str]) -> None:
+        """Delete files that `list` has named."""
+
     def locked(self, wait_s: float = 0.0) -> AbstractContextManager[None]:
         """Held by the one process that writes; another one waits for it as long as `wait_s`, then fails."""
 
@@ -59,8 +67,20 @@ def open_folder(path: str | Path) -> Folder:
     return _RemoteFolder(str(path)) if is_uri(path) else _LocalFolder(local_path(path))
 
 
+def side_by_side(threads: int, work: Callable[..., _Found], *given: Iterable[Any]) -> list[_Found]:
+    """Do some work for each of several files, on threads, and return what it gives."""
+    if threads == 1:
+        return list(map(work, *given))
+    with ThreadPoolExecutor(threads, "goffish files") as pool:
+        try:
+            return list(pool.map(work, *given))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 class _LocalFolder:
-    maps = True
+    maps, at_once = True, 1
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -130,6 +150,10 @@ class _LocalFolder:
         target.unlink(missing_ok=True)
         self._tidy(target.parent)
 
+    def delete_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.delete(name)
+
     def _tidy(self, folder: Path) -> None:
         """Remove a folder in the store, and the store's own if it was made here, where they are empty now."""
         for place in (folder, self.path):
@@ -147,7 +171,7 @@ class _LocalFolder:
 
 
 class _RemoteFolder:
-    maps = False
+    maps, at_once = False, _REMOTE_FILES
 
     def __init__(self, uri: str) -> None:
         self.location = uri.rstrip("/")
@@ -223,6 +247,12 @@ class _RemoteFolder:
         with self._used(name, "deleted"):
             if self._fs.exists(self._full(name)):
                 self._fs.rm_file(self._full(name))
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        self._check_lease()
+        with self._used("", "deleted"):
+            if names:
+                self._fs.rm([self._full(name) for name in names])
 
     def list(self) -> list[str]:
         with self._used("", "read"):

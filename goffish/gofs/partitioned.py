@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from goffish import hooks
 from goffish.errors import InputError
 from goffish.gofs import kernels, selection
 from goffish.gofs.encoding import is_template
-from goffish.gofs.files import REMOTE_FILES, Folder, open_folder
+from goffish.gofs.files import Folder, open_folder, side_by_side
 from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
 from goffish.gofs.slices import Slice
 from goffish.gofs.store import (
@@ -171,15 +170,7 @@ class PartitionedGraph:
         list of Slice
             One slice per partition, in order.
         """
-        threads = max(threads, self._readers)
-        if threads == 1:
-            return [self.slice(partition) for partition in range(self.num_partitions)]
-        with ThreadPoolExecutor(threads, "goffish store") as pool:
-            try:
-                return list(pool.map(self.slice, range(self.num_partitions)))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        return side_by_side(max(threads, self._readers), self.slice, range(self.num_partitions))
 
     def find(self, label: int | str) -> int:
         """Look up the partitioned number of a vertex.
@@ -779,7 +770,7 @@ def open_store(path: str | Path) -> PartitionedGraph:
         fingerprint=manifest.fingerprint(),
         companions=lambda partition: _companions(folder, manifest, partition),
         read=lambda partition, name: read_column(folder, manifest, partition, name),
-        readers=1 if folder.maps else REMOTE_FILES,
+        readers=folder.at_once,
     )
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from goffish.errors import StoreError
 from goffish.gofs import manifest as manifests
 from goffish.gofs.encoding import ARC_ARRAYS, decode_arrays, decode_parquet, encode_slice, read_array
-from goffish.gofs.files import REMOTE_FILES, Folder, NoSuchFileError, open_folder
+from goffish.gofs.files import Folder, NoSuchFileError, open_folder
 from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
 from goffish.gofs.slices import Arcs, Slice, column_of
 
@@ -109,7 +109,7 @@ class _Writes:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._pool = None if folder.maps else ThreadPoolExecutor(REMOTE_FILES, "goffish store")
+        self._pool = None if folder.at_once == 1 else ThreadPoolExecutor(folder.at_once, "goffish files")
         self._running: deque[Future[None]] = deque()
 
     def add(self, entry: FileEntry, data: pa.Buffer, *, there: bool) -> None:
@@ -119,7 +119,7 @@ class _Writes:
             write(data)
             return
         self._running.append(self._pool.submit(write, data))
-        if len(self._running) > REMOTE_FILES:  # more of them would take memory
+        if len(self._running) > self._folder.at_once:  # more of them would take memory
             self._running.popleft().result()
 
     def __enter__(self) -> Self:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from goffish.errors import CheckpointError, InputError, StoreError
+from goffish.gofs.files import Folder, NoSuchFileError, open_folder, side_by_side
 from goffish.gofs.manifest import checksum
 from goffish.gopher.messages import Batch
 from goffish.gopher.program import StateColumn
 from goffish.gopher.worker import Worker
-from goffish.partial import partial_file
 
-_MANIFEST = "checkpoint.json"
+_MANIFEST, _ROWS, _MARK = "checkpoint.json", "rows-", "begun"
+#: Files of earlier checkpoints, and of those that were not completed.
+_OLD = re.compile(rf"step-\d{{8}}/|{_ROWS}.*\.jsonl$")
+#: Files of counter rows.
+_MOST_FILES = 32
 
 
 @dataclass(frozen=True)
@@ -36,34 +41,38 @@ class Checkpoint:
 
 @dataclass
 class _Rows:
-    """Counter rows in a file that grows: a checkpoint adds what is new, and its manifest says how much is valid."""
+    """Counter rows in files, of which a checkpoint adds one with what is new; its manifest names those that are valid.
 
-    name: str = ""
-    count: int = 0
-    bytes: int = 0
+    Attributes
+    ----------
+    files : list of [name, rows]
+    """
 
-    def add(self, folder: Path, rows: list[dict[str, Any]]) -> None:
-        """Extend the file to `rows`; each run starts a new file."""
-        name = self.name or f"rows-{secrets.token_hex(4)}.jsonl"
-        text = "".join(f"{json.dumps(row)}\n" for row in rows[self.count :]).encode()
-        with (folder / name).open("r+b" if self.name else "wb") as file:
-            file.seek(self.bytes)
-            file.truncate()
-            file.write(text)
-        self.name, self.count, self.bytes = name, len(rows), self.bytes + len(text)
+    files: list[list[Any]] = field(default_factory=list)
 
-    def read(self, folder: Path) -> list[dict[str, Any]]:
+    def add(self, folder: Folder, rows: list[dict[str, Any]]) -> None:
+        """Write the rows that are not in the files; all of them again if there are many files."""
+        if len(self.files) >= _MOST_FILES:
+            self.files = []
+        count = sum(held for _, held in self.files)
+        name = f"{_ROWS}{secrets.token_hex(4)}.jsonl"
+        folder.write(name, "".join(f"{json.dumps(row)}\n" for row in rows[count:]).encode())
+        self.files = [*self.files, [name, len(rows) - count]]
+
+    def read(self, folder: Folder) -> list[dict[str, Any]]:
         """The rows.
 
         Raises
         ------
-        OSError, ValueError
+        StoreError, ValueError
             They are not there, or not all.
         """
-        with (folder / self.name).open("rb") as file:
-            rows = [json.loads(line) for line in file.read(self.bytes).splitlines()]
-        if len(rows) != self.count:
-            raise ValueError(f"{self.name} has {len(rows):,} of {self.count:,} rows")
+        rows: list[dict[str, Any]] = []
+        for name, count in self.files:
+            found = [json.loads(line) for line in folder.read(name).to_pybytes().splitlines()]
+            if len(found) != count:
+                raise ValueError(f"{name} has {len(found):,} of {count:,} rows")
+            rows += found
         return rows
 
 
@@ -73,22 +82,32 @@ class CheckpointFolder:
 
     Parameters
     ----------
-    path : Path
+    path : str
+        Absolute path, or URI.
     every : int
         Supersteps between checkpoints.
     identity : mapping
         Program, options and graph fingerprint; a checkpoint of another job is refused.
     """
 
-    path: Path
+    path: str
     every: int
     identity: Mapping[str, Any]
     _rows: _Rows = field(default_factory=_Rows, init=False, compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.every, self.identity)  # without the connection to storage
+
+    @cached_property
+    def _folder(self) -> Folder:
+        return open_folder(self.path)
+
     def newest(self) -> str | None:
         """A text that is different for every checkpoint; ``None`` if there is none."""
-        manifest = self.path / _MANIFEST
-        return checksum(manifest.read_bytes()) if manifest.exists() else None
+        try:
+            return checksum(self._folder.read(_MANIFEST))
+        except NoSuchFileError:
+            return None
 
     def due(self, superstep: int) -> bool:
         return self.every > 0 and superstep % self.every == 0
@@ -102,36 +121,35 @@ class CheckpointFolder:
         reported: Mapping[str, Any],
         rows: list[dict[str, Any]],
     ) -> None:
-        """Write a checkpoint and publish it by renaming its manifest; the one before is removed afterwards.
+        """Write a checkpoint and publish it by its manifest; the one before is removed afterwards.
 
         `aggregates` are those of this superstep, which the next one reads; `reported` hold the latest value of every
         aggregator, which end up in the run's counters.
         """
-        self.begin(superstep)
-        checksums: dict[str, str] = {}
-        for worker, batches in zip(workers, pending, strict=True):
-            name, digest = self.write_part(superstep, worker, batches)
-            checksums[name] = digest
-        self.publish(superstep, checksums, aggregates, reported, rows)
-
-    def folder(self, superstep: int) -> Path:
-        """Where the files of one checkpoint lie."""
-        return self.path / f"step-{superstep:08d}"
+        self.publish(superstep, self.write_parts(superstep, workers, pending), aggregates, reported, rows)
 
     def begin(self, superstep: int) -> None:
-        """Make the folder of a checkpoint, empty."""
-        with self._writing(superstep):
-            shutil.rmtree(self.folder(superstep), ignore_errors=True)
-            self.folder(superstep).mkdir(parents=True)
+        """Leave a mark by which other processes see that they have the same folder."""
+        with self._writing():
+            self._folder.write(f"{_step(superstep)}/{_MARK}", b"")
 
-    def write_part(self, superstep: int, worker: Worker, batches: list[Batch]) -> tuple[str, str]:
-        """Write one partition's state, votes and pending messages; gives the name of the file and its checksum."""
-        arrays: dict[str, Any] = {f"state.{n}": values for n, (_, values) in worker.state.items()}
-        arrays |= {f"message.{i:06d}": batch for i, batch in enumerate(batches)}
-        file = self.folder(superstep) / f"part-{worker.part.partition:05d}.npz"
-        with self._writing(superstep):
-            np.savez(file, halted=worker.halted, **arrays)
-            return file.name, checksum(file.read_bytes())
+    def has_begun(self, superstep: int) -> bool:
+        """Whether the mark of `begin` is in the folder."""
+        return self._folder.size(f"{_step(superstep)}/{_MARK}") is not None
+
+    def write_parts(self, superstep: int, workers: list[Worker], pending: list[list[Batch]]) -> dict[str, str]:
+        """Write state, votes and pending messages of partitions; gives the names of the files and their checksums."""
+
+        def write(worker: Worker, batches: list[Batch]) -> tuple[str, str]:
+            arrays: dict[str, Any] = {f"state.{n}": values for n, (_, values) in worker.state.items()}
+            arrays |= {f"message.{i:06d}": batch for i, batch in enumerate(batches)}
+            name, data = _part(worker), io.BytesIO()
+            np.savez(data, halted=worker.halted, **arrays)
+            self._folder.write(f"{_step(superstep)}/{name}", data.getbuffer())
+            return name, checksum(data.getbuffer())
+
+        with self._writing():
+            return dict(side_by_side(self._folder.at_once, write, workers, pending))
 
     def publish(
         self,
@@ -142,29 +160,26 @@ class CheckpointFolder:
         rows: list[dict[str, Any]],
     ) -> None:
         """Make a checkpoint whose files are all written the newest one, and remove those before."""
-        folder = self.folder(superstep)
-        with self._writing(superstep), partial_file(self.path / _MANIFEST) as temporary:
-            self._rows.add(self.path, rows)
+        folder = self._folder
+        with self._writing():
+            self._rows.add(folder, rows)
             body = {
                 "identity": dict(self.identity), "superstep": superstep, "aggregates": _plain(aggregates),
-                "reported": _plain(reported), "rows": asdict(self._rows), "folder": folder.name,
+                "reported": _plain(reported), "rows": self._rows.files, "folder": _step(superstep),
                 "checksums": dict(checksums),
             }  # fmt: skip
-            temporary.write_text(json.dumps(body))
-        for old in self.path.glob("step-" + 8 * "[0-9]"):
-            if old != folder:
-                shutil.rmtree(old, ignore_errors=True)
-        for other in self.path.glob("rows-*.jsonl"):
-            if other.name != self._rows.name:
-                other.unlink(missing_ok=True)
+            folder.write(_MANIFEST, json.dumps(body).encode())
+        kept = {_MANIFEST, *(name for name, _ in self._rows.files)}
+        with suppress(StoreError):  # the next checkpoint removes what is left
+            names = [name for name in folder.list() if name not in kept and not name.startswith(f"{_step(superstep)}/")]
+            folder.delete_all([name for name in names if _OLD.match(name)])
 
     @contextmanager
-    def _writing(self, superstep: int) -> Iterator[None]:
+    def _writing(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            folder = self.folder(superstep)
-            raise StoreError(f"{folder}: cannot write the checkpoint ({error.strerror or error})") from error
+        except StoreError as error:
+            raise StoreError(f"checkpoint: {error}") from error
 
     def load(self, workers: list[Worker]) -> tuple[Checkpoint, list[list[Batch]]] | None:
         """Restore the workers from the newest checkpoint; ``None`` if there is none.
@@ -175,14 +190,16 @@ class CheckpointFolder:
             The checkpoint belongs to another program, other options or another graph.
         CheckpointError
             It is damaged.
+        StoreError
+            Storage cannot be reached.
         """
-        manifest = self.path / _MANIFEST
-        if not manifest.exists():
-            return None
+        folder, manifest = self._folder, f"{self.path}/{_MANIFEST}"
         try:
-            body = json.loads(manifest.read_text())
+            body = json.loads(folder.read(_MANIFEST).to_pybytes())
             identity = body["identity"]
-        except (OSError, ValueError, KeyError) as error:
+        except NoSuchFileError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{manifest}: damaged checkpoint ({error})") from None
         expected = json.loads(json.dumps(dict(self.identity)))
         for key, value in expected.items():
@@ -191,30 +208,43 @@ class CheckpointFolder:
                 # The fingerprint of a graph tells nobody anything.
                 differ = "another graph or partitioning" if key == "graph" else f"{key} was {was!r}, is {value!r}"
                 raise InputError(f"{self.path}: the checkpoint belongs to another job ({differ})")
-        pending: list[list[Batch]] = []
-        for worker in workers:
-            file = self.path / body["folder"] / f"part-{worker.part.partition:05d}.npz"
+
+        def read(worker: Worker) -> list[Batch]:
+            name = _part(worker)
             try:
-                data = file.read_bytes()
-                if checksum(data) != body["checksums"][file.name]:
+                data = folder.read(f"{body['folder']}/{name}")
+                if checksum(data) != body["checksums"][name]:
                     raise ValueError("its bytes do not match their checksum")
-                with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                    worker.halted = arrays["halted"]
-                    for name, (level, values) in worker.state.items():
-                        if level == "free":
-                            worker.state[name] = (level, arrays[f"state.{name}"].astype(values.dtype))
-                        else:
-                            values[...] = arrays[f"state.{name}"]
-                    names = sorted(n for n in arrays.files if n.startswith("message."))
-                    pending.append([arrays[n] for n in names])
-            except (OSError, ValueError, KeyError) as error:
-                raise CheckpointError(f"{file}: damaged checkpoint ({error})") from error
+                return _restored(worker, data)
+            except (NoSuchFileError, ValueError, KeyError) as error:
+                raise CheckpointError(f"{self.path}/{body['folder']}/{name}: damaged checkpoint ({error})") from error
+
+        pending = side_by_side(folder.at_once, read, workers)
         try:
-            vars(self._rows).update(body["rows"])
-            rows = self._rows.read(self.path)
-        except (OSError, ValueError, TypeError) as error:
+            self._rows.files = [[str(name), int(count)] for name, count in body["rows"]]
+            rows = self._rows.read(folder)
+        except (NoSuchFileError, ValueError, TypeError) as error:
             raise CheckpointError(f"{manifest}: damaged checkpoint ({error})") from error
         return Checkpoint(body["superstep"], body["aggregates"], body["reported"], rows), pending
+
+
+def _step(superstep: int) -> str:
+    return f"step-{superstep:08d}"
+
+
+def _part(worker: Worker) -> str:
+    return f"part-{worker.part.partition:05d}.npz"
+
+
+def _restored(worker: Worker, data: pa.Buffer) -> list[Batch]:
+    with np.load(pa.BufferReader(data), allow_pickle=False) as arrays:
+        worker.halted = arrays["halted"]
+        for name, (level, values) in worker.state.items():
+            if level == "free":
+                worker.state[name] = (level, arrays[f"state.{name}"].astype(values.dtype))
+            else:
+                values[...] = arrays[f"state.{name}"]
+        return [arrays[name] for name in sorted(arrays.files) if name.startswith("message.")]
 
 
 def stable(name: str, value: Any) -> str:

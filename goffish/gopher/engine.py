@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
 from goffish.gofs import PartitionedGraph
+from goffish.gofs.files import open_folder
 from goffish.gopher.checkpoint import CheckpointFolder, stable
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
 from goffish.graph.guards import path_name, whole_number
 from goffish.graph.parallel import thread_count
-from goffish.partial import local_path
+from goffish.partial import absolute_place
 
 ENGINES = ("local", "mpi", "spark")
 #: Supersteps between two checkpoints.
@@ -95,7 +96,7 @@ class RunOptions:
                 whole_number(getattr(self, name), name)
         if self.checkpoint_dir is not None:
             path_name(self.checkpoint_dir, "checkpoint_dir")
-            local_path(self.checkpoint_dir)
+            open_folder(self.checkpoint_dir)
         elif self.resume or self.checkpoint_every is not None:
             raise InputError(f"{'resume' if self.resume else 'checkpoint_every'} requires checkpoint_dir")
         if self.progress is not None and not callable(self.progress):
@@ -113,7 +114,8 @@ class RunOptions:
         given = {name: value for name, value in vars(program).items() if name not in program.may_change}
         options = {name: stable(name, value) for name, value in sorted(given.items())}
         identity = {"program": program.name(), "options": options, "graph": graph.fingerprint()}
-        return CheckpointFolder(local_path(self.checkpoint_dir), self.every, identity)
+        # Absolute, as executors work in other folders.
+        return CheckpointFolder(absolute_place(self.checkpoint_dir), self.every, identity)
 
 
 class Engine(Protocol):

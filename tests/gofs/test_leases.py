@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -22,14 +21,7 @@ from goffish.gofs.files import open_folder
 from goffish.gofs.leases import FOLDER, Lease
 from goffish.graph.io.storage import open_filesystem
 from tests.commands import ENVIRONMENT
-from tests.s3 import S3Server, started
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    server = started(monkeypatch)
-    yield server
-    server.close()
+from tests.s3 import S3Server
 
 
 @pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])

@@ -7,16 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import goffish as gf
 from goffish.algorithms.catalogue import make
 from goffish.algorithms.components.subgraph import ConnectedComponents
 from goffish.errors import CheckpointError, InputError, JobError, StoreError
 from goffish.gofs import PartitionedGraph, build_layout
+from goffish.gofs.files import open_folder
 from goffish.gopher import run_program
 from goffish.graph import from_edges
 from tests.cases import grid, grid_blocks
@@ -153,21 +156,58 @@ def test_damaged_checkpoint_is_an_error(tmp_path: Path, how: str) -> None:
         run_program(make("sssp", {"source": 0}).program(LAYOUT), LAYOUT, checkpoint_dir=tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("place", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
+def test_checkpoints_in_object_storage(request: pytest.FixtureRequest, place: str) -> None:
+    """Breaks when a run does not continue from a checkpoint at a URI, or files of earlier ones stay there."""
+    folder = f"{request.getfixturevalue('s3').bucket()}/ck" if place == "s3" else f"memory://{uuid.uuid4()}"
+    job = make("pagerank", {"supersteps": 30})
+    whole = run_program(job.program(LAYOUT), LAYOUT)
+    for stop in (7, 20):
+        with pytest.raises(JobError, match="not finished"):
+            run_program(
+                job.program(LAYOUT), LAYOUT, max_supersteps=stop, checkpoint_dir=folder, checkpoint_every=3, resume=True
+            )
+    names = open_folder(folder).list()
+    assert {name.partition("/")[0] for name in names if name.startswith("step-")} == {"step-00000018"}
+    resumed = run_program(job.program(LAYOUT), LAYOUT, checkpoint_dir=folder, resume=True)
+    assert whole.stats is not None and resumed.stats is not None
+    assert resumed.table.equals(whole.table)
+    assert resumed.stats.steps.select(COUNTS).equals(whole.stats.steps.select(COUNTS))
+
+
+def test_exact_betweenness_in_object_storage() -> None:
+    """Breaks when the sums of a graph in memory are not kept at a URI."""
+    folder, graph = f"memory://{uuid.uuid4()}", grid(12, 9)
+    whole = gf.run("betweenness", graph)
+    gf.run("betweenness", graph, checkpoint_dir=folder)
+    assert open_folder(folder).list() == ["searches.npz"]
+    assert gf.run("betweenness", graph, checkpoint_dir=folder, resume=True).table.equals(whole.table)
+    with pytest.raises(InputError, match=f"{folder}: the checkpoint belongs to another job"):
+        gf.run("betweenness", grid(9, 9), checkpoint_dir=folder, resume=True)
+
+
+def test_places_that_cannot_be_used() -> None:
+    """Breaks when a place is only found unusable after hours of work."""
+    with pytest.raises(InputError, match="nosuch"):
+        run_program(make("components", {}).program(LAYOUT), LAYOUT, checkpoint_dir="nosuch://x/y")
+    with pytest.raises(InputError, match="a URI needs two slashes"):
+        run_program(make("components", {}).program(LAYOUT), LAYOUT, checkpoint_dir="s3:/x/y")
+
+
 def test_counters_are_written_once(tmp_path: Path) -> None:
     """Breaks when every checkpoint writes all counters since the beginning, or those of a run before are taken."""
     job = make("pagerank", {"supersteps": 40})
     whole = run_program(job.program(LAYOUT), LAYOUT)
     assert whole.stats is not None
-    sizes = []
-    for stop, resume in ((9, False), (4, False), (8, True), (32, True)):
+    for stop, resume in ((9, False), (4, False), (8, True), (39, True)):
         with pytest.raises(JobError, match="not finished"):
             run_program(job.program(LAYOUT), LAYOUT, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1,
                         resume=resume)  # fmt: skip
-        sizes.append((tmp_path / "checkpoint.json").stat().st_size)
-        (rows,) = tmp_path.glob("rows-*.jsonl")
-        with rows.open("ab") as file:
-            file.write(b'{"superstep": ')
-    assert max(sizes) < min(sizes) + 20
+        held = json.loads((tmp_path / "checkpoint.json").read_text())["rows"]
+        assert sorted(name for name, _ in held) == sorted(one.name for one in tmp_path.glob("rows-*.jsonl"))
+        # One file for each superstep, until there are 32 of them: then one for all, and again one for each.
+        assert [count for _, count in held] == ([12] * stop if stop < 33 else [33 * 12] + [12] * (stop - 33))
+        (tmp_path / "rows-left.jsonl").write_text('{"superstep": ')
     resumed = run_program(job.program(LAYOUT), LAYOUT, checkpoint_dir=tmp_path, checkpoint_every=1, resume=True)
     assert resumed.stats is not None
     assert resumed.stats.steps.select(COUNTS).equals(whole.stats.steps.select(COUNTS))
@@ -182,8 +222,8 @@ def test_full_disk_while_checkpointing_keeps_the_checkpoint_before(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(StoreError, match=r"cannot write the checkpoint \(No space left on device\)"):
+    monkeypatch.setattr("goffish.gofs.files.os.fsync", full)
+    with pytest.raises(StoreError, match=r"^checkpoint: .*cannot be written \(No space left on device\)$"):
         run_program(
             make("sssp", {"source": 0}).program(LAYOUT),
             LAYOUT,

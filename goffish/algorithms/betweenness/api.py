@@ -14,7 +14,6 @@ from goffish.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -177,7 +176,7 @@ class Betweenness(Algorithm):
         )
 
     def whole_resumable(
-        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
+        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: str, resume: bool
     ) -> Result:
         return self._exact(graph, note, threads=threads, checkpoint_dir=checkpoint_dir, resume=resume)
 
@@ -318,7 +317,7 @@ class EdgeBetweenness(Algorithm):
         return self._exact(graph, note, threads=threads)
 
     def whole_resumable(
-        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
+        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: str, resume: bool
     ) -> Result:
         return self._exact(graph, note, threads=threads, checkpoint_dir=checkpoint_dir, resume=resume)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from goffish.algorithms.betweenness.problem import Problem
 from goffish.algorithms.betweenness.search_kernels import Scores
 from goffish.errors import CheckpointError, InputError, StoreError
-from goffish.partial import partial_file
+from goffish.gofs.files import NoSuchFileError, open_folder
 
 _FILE = "searches.npz"
 
@@ -26,14 +28,15 @@ class SavedSums:
 
     Parameters
     ----------
-    folder : Path
+    path : path
+        Folder, or its URI.
     resume : bool
         Whether to go on from what the folder holds; otherwise it is written over.
     identity : mapping
         Options, and the graph's fingerprint as ``graph``; sums of another job are refused.
     """
 
-    folder: Path
+    path: str | Path
     resume: bool
     identity: Mapping[str, Any]
 
@@ -41,12 +44,12 @@ class SavedSums:
         """Write that the first `done` blocks add up to `totals`; the file before stays until this one is complete."""
         arrays = {f"vertices.{i}": total.vertices for i, total in enumerate(totals)}
         arrays |= {f"arcs.{i}": total.arcs for i, total in enumerate(totals)}
+        data = io.BytesIO()
+        np.savez(data, done=done, identity=json.dumps(dict(self.identity)), **arrays)  # type: ignore[arg-type]
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with partial_file(self.folder / _FILE) as temporary, temporary.open("wb") as file:
-                np.savez(file, done=done, identity=json.dumps(dict(self.identity)), **arrays)  # type: ignore[arg-type]
-        except OSError as error:
-            raise StoreError(f"{self.folder}: cannot write the checkpoint ({error.strerror or error})") from error
+            open_folder(self.path).write(_FILE, data.getbuffer())
+        except StoreError as error:
+            raise StoreError(f"checkpoint: {error}") from error
 
     def load(self, totals: Sequence[Scores]) -> int | None:
         """Fill `totals`; gives how many blocks they hold, ``None`` where there is nothing to go on from.
@@ -58,11 +61,14 @@ class SavedSums:
         CheckpointError
             The file is damaged.
         """
-        path = self.folder / _FILE
-        if not self.resume or not path.exists():
+        if not self.resume:
             return None
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            data = open_folder(self.path).read(_FILE)
+        except NoSuchFileError:
+            return None
+        try:
+            with np.load(pa.BufferReader(data), allow_pickle=False) as arrays:
                 was = json.loads(str(arrays["identity"]))
                 if was == json.loads(json.dumps(dict(self.identity))):
                     for i, total in enumerate(totals):
@@ -70,12 +76,12 @@ class SavedSums:
                         total.arcs[...] = arrays[f"arcs.{i}"]
                     return int(arrays["done"])
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise CheckpointError(f"{path}: damaged checkpoint ({error})") from error
+            raise CheckpointError(f"{self.path}/{_FILE}: damaged checkpoint ({error})") from error
         for name, value in self.identity.items():
             if was.get(name) != value:
                 differ = "another graph" if name == "graph" else f"{name} was {was.get(name)!r}, is {value!r}"
-                raise InputError(f"{self.folder}: the checkpoint belongs to another job ({differ})")
-        raise InputError(f"{self.folder}: the checkpoint belongs to another job")
+                raise InputError(f"{self.path}: the checkpoint belongs to another job ({differ})")
+        raise InputError(f"{self.path}: the checkpoint belongs to another job")
 
 
 def fingerprint(problem: Problem) -> str:

@@ -19,7 +19,6 @@ from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 from goffish.graph.guards import path_name
-from goffish.partial import local_path
 from goffish.version import __version__
 
 
@@ -210,7 +209,7 @@ def _sums(
             "graph": fingerprint(problem), "algorithm": algorithm, "reductions": list(chosen), **options,
             "goffish": __version__,
         }  # fmt: skip
-        kept = SavedSums(local_path(path_name(folder, "checkpoint_dir")), running.resume, identity)
+        kept = SavedSums(path_name(folder, "checkpoint_dir"), running.resume, identity)
     elif running.resume:
         raise InputError("resume requires checkpoint_dir")
     return run_blocks(plan.searches, running, kept)

@@ -45,7 +45,7 @@ from goffish.gofs.reservoir.relations import (
 from goffish.gofs.reservoir.writing import Draft, mirror
 from goffish.gofs.times import Duration, microseconds
 from goffish.graph.guards import whole_number
-from goffish.partial import is_uri, local_path
+from goffish.partial import absolute_place
 
 #: Seconds that a writer waits for another one.
 _WAIT_S = 30.0
@@ -150,7 +150,7 @@ class Reservoir:
         whole_number(rows, "rows")
         if isinstance(replicas, str | Path):
             raise InputError(f"replicas = {str(replicas)!r}: expected a list of folders or URIs")
-        others = tuple(str(one) if is_uri(one) else str(local_path(one).absolute()) for one in replicas)
+        others = tuple(absolute_place(one) for one in replicas)
         home = open_folder(path)
         own = home.location if "://" in home.location else str(Path(home.location).absolute())
         for number, one in enumerate(others):

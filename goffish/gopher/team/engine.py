@@ -196,15 +196,14 @@ class _Run:
         with team.together(doing):
             if team.rank == 0:
                 checkpoints.begin(number)
-        written: list[tuple[str, str]] = []
+        written: dict[str, str] = {}
         with team.together(doing):
-            if not checkpoints.folder(number).is_dir():
+            if not checkpoints.has_begun(number):
                 raise InputError(
                     f"{checkpoints.path} differs on this machine; --checkpoint-dir must be shared by {team.all_called}"
                 )
-            for worker, batches in zip(workers, pending, strict=True):
-                written.append(checkpoints.write_part(number, worker, batches))
-        found = team.gather("\n".join(f"{digest} {name}" for name, digest in written).encode())
+            written = checkpoints.write_parts(number, workers, pending)
+        found = team.gather("\n".join(f"{digest} {name}" for name, digest in written.items()).encode())
         self._collect_rows()
         with team.together(doing):
             if found is not None:

@@ -102,7 +102,7 @@ def _until_done(broker: Broker, kind: str, folder: Path, text: str, kills: int) 
         if ended.returncode == 0:
             assert done == kills
             return ended.stdout
-        if "return value of \"scala.Option.get()\" is null" in ended.stderr:
+        if 'return value of "scala.Option.get()" is null' in ended.stderr:
             continue  # SPARK-57438: the Kafka packages of Spark 4.1.0 to 4.1.2 end a stream once after a restart
         assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
         done += 1
