@@ -69,7 +69,7 @@ def run(
     max_supersteps : int
         Fail if the program has not ended after this number of supersteps [default: unlimited]. Runs on the engine.
     checkpoint_dir : path
-        Folder for checkpoints [default: no checkpoints].
+        Folder or URI for checkpoints [default: no checkpoints].
     checkpoint_every : int
         Number of supersteps between checkpoints [default: 10]. Runs on the engine.
     resume : bool
