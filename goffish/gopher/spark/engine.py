@@ -193,6 +193,8 @@ def _on_spark(
     if not graph.num_partitions:
         return [], Ledger(program, graph).stats("spark", slots(own, 1), 0)
     begun = time.perf_counter()
+    if checkpoints is not None:
+        checkpoints = replace(checkpoints, path=checkpoints.path.absolute())  # executors work in other folders
     secret = secrets.token_bytes(32)
     watch = None if progress is None else Watch(progress, driver_host(own), secret)
     with _stored(graph, own) as path, named([program.name()]), cancelling(own, f"goffish: {program.name()}"):
