@@ -83,7 +83,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     import pyspark
 
     root = str(Path(__file__).parents[2])
@@ -101,7 +101,7 @@ def test_killed_in_mid_job_gives_the_same_result(store: str, tmp_path: Path, vic
     script.write_text(textwrap.dedent(KILLED))
     done = subprocess.run(
         [sys.executable, str(script), store, victim, *more],
-        cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=False, timeout=280,
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])
@@ -131,7 +131,7 @@ def test_a_cluster_that_grows_is_refused(store: str, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(textwrap.dedent(GROWING))
     done = subprocess.run(
-        [sys.executable, str(script), store], cwd=tmp_path, env=_environment(), capture_output=True, text=True,
+        [sys.executable, str(script), store], cwd=tmp_path, env=environment(), capture_output=True, text=True,
         check=False, timeout=280,
     )  # fmt: skip
     assert "requires a fixed number of executors; start Spark with --conf spark.dynamicAllocation" in done.stdout
@@ -141,11 +141,11 @@ def test_a_cluster_that_grows_is_refused(store: str, tmp_path: Path) -> None:
 @pytest.mark.skipif("spark" not in ENGINES, reason="the command line does not know the engine yet")
 def test_spark_submit_through_the_entry(store: str, tmp_path: Path) -> None:
     """The command line on Spark's own launcher: the local engine's table, and one line where a job fails."""
-    submit = [str(Path(_environment()["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[2]"]
+    submit = [str(Path(environment()["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[2]"]
     submit += ["--driver-memory", "1g", "--conf", "spark.ui.enabled=false", str(entry())]
     for start, engine in ((submit, "spark"), ([sys.executable, "-m", "goffish"], "local")):
         command = [*start, "run", "components", store, "-o", f"{engine}.parquet", "--engine", engine]
-        done = subprocess.run(command, cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
     tables = [pq.read_table(tmp_path / f"{engine}.parquet") for engine in ("spark", "local")]
     assert tables[0].equals(tables[1])
@@ -156,7 +156,7 @@ def test_spark_submit_through_the_entry(store: str, tmp_path: Path) -> None:
 def test_ctrl_c_leaves_no_process_behind(store: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "goffish", "run", "pagerank", store, "--engine", "spark", "--supersteps", "500000"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True,
+        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     deadline = time.monotonic() + 200

@@ -111,7 +111,7 @@ class Exchange:
         return 8 * (_HEAD + mine * theirs) + mine * said, 8 * (_HEAD + mine * theirs) + theirs * said
 
     def tell(self, control: Control) -> Heard:
-        """Exchange how the superstep went; all members know the sizes."""
+        """Exchange how the superstep went, in blocks of sizes that depend only on the job."""
         team = self._team
         heads = np.empty((team.size, _HEAD), np.int64)
         counts: list[NDArray[np.int64]] = []

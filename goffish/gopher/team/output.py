@@ -99,6 +99,9 @@ def answer_table(team: Team, program: SubgraphProgram, graph: PartitionedGraph, 
     for field in schema:
         found = values.get(field.name, np.empty(0, np.int64))
         if field.name in program.label_columns:
+            with team.together("result"):
+                if found.size and (largest := int(found.max())) >= graph.num_vertices:
+                    raise JobError(f"{program.name()}, result: vertex number {largest} does not exist")
             arrays[field.name] = _labels_of(team, graph, mine, found)
         elif field.name in program.nullable:
             arrays[field.name] = pa.array(found, mask=found < 0)
