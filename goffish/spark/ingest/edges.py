@@ -35,8 +35,8 @@ class Windows(NamedTuple):
     size: int
 
 
-def find_windows(rows: DataFrame, spec: IngestSpec) -> Windows:
-    """The instances that cover all rows.
+def find_windows(tables: Iterable[DataFrame], spec: IngestSpec) -> Windows:
+    """The instances that cover the ``time`` of all rows of some tables.
 
     Without a given start the first one begins at a whole multiple of the period since 1970 (UTC).
 
@@ -49,11 +49,11 @@ def find_windows(rows: DataFrame, spec: IngestSpec) -> Windows:
 
     assert spec.instances is not None
     period = spec.instances.period
-    ends = rows.agg(F.min("time"), F.max("time")).collect()[0]
+    ends = [table.agg(F.min("time"), F.max("time")).collect()[0] for table in tables]
     start = spec.instances.start
     if start is None:
-        start = int(ends[0]) // period * period
-    count = (int(ends[1]) - start) // period + 1
+        start = min(int(low) for low, _ in ends if low is not None) // period * period
+    count = (max(int(high) for _, high in ends if high is not None) - start) // period + 1
     if count > _MOST_INSTANCES:
         raise InputError(
             f"instances.period: {period / 1e6:g} s produces {count:,} instances; at most "
@@ -77,7 +77,7 @@ def with_order(rows: DataFrame, splits: Iterable[tuple[int, str, int]]) -> DataF
     """
     from pyspark.sql import functions as F
 
-    number, file, block = zip(*sorted(splits), strict=True)
+    number, file, block = zip(*sorted(splits), strict=True) if splits else ((), (), ())
     turns = pa.table({
         "input": pa.array(number, pa.int32()), "file": pa.array(file), "block": pa.array(block, pa.int64()),
         "turn": pa.array(np.arange(len(number))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -65,16 +65,19 @@ def sizes_of(table: DataFrame) -> dict[int, int]:
     return {row["chunk"]: int(row["count"]) for row in table.groupBy("chunk").count().collect()}
 
 
-def number_vertices(work: WorkFolder, rows: DataFrame, count: int) -> Vertices:
+def number_vertices(work: WorkFolder, rows: DataFrame, more: Sequence[DataFrame], count: int) -> Vertices:
     """Number the labels in ascending order: whole numbers by value, texts by their bytes in UTF-8.
 
-    That is the numbering of `goffish.graph.from_edges`.
+    That is the numbering of `goffish.graph.from_edges`. Labels are the columns ``source`` and ``target`` of `rows` and
+    ``label`` of `more`; there are about `count` rows.
     """
     from pyspark.sql import functions as F
 
     def sort() -> DataFrame:
-        both = rows.select(F.col("source").alias("label")).union(rows.select("target")).distinct()
-        ordered = in_ranges(both, ["label"], count).sortWithinPartitions("label")
+        every = rows.select(F.col("source").alias("label")).union(rows.select("target"))
+        for table in more:
+            every = every.union(table.select("label"))
+        ordered = in_ranges(every.distinct(), ["label"], count).sortWithinPartitions("label")
         ordered = ordered.withColumn("chunk", F.spark_partition_id())
         place = F.monotonically_increasing_id() - F.shiftleft(F.col("chunk").cast("bigint"), _BITS)
         return ordered.withColumn("place", place)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +21,11 @@ from goffish.gofs.store import is_store_file
 from goffish.spark.ingest.blocks import Sent, exchange, grouped
 from goffish.spark.ingest.edges import Windows
 from goffish.spark.ingest.labels import Vertices, beside
-from goffish.spark.ingest.plan import ARROW_TYPES, REPORT, Plan, empty_tables
-from goffish.spark.ingest.series import write_values
-from goffish.spark.ingest.slices import PLACES, SPOT_BITS, find_pieces, write_partition
+from goffish.spark.ingest.plan import ARROW_TYPES, REPORT, SPOT_BITS, Plan, empty_tables
+from goffish.spark.ingest.series import write_values, write_vertex_values
+from goffish.spark.ingest.slices import PLACES, find_pieces, write_partition
 from goffish.spark.ingest.spec import IngestSpec
+from goffish.spark.ingest.vertices import KEPT, VertexRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,23 +67,40 @@ def make_plan(places: DataFrame, vertices: Vertices, spec: IngestSpec, store: st
         starts = windows.start + windows.period * np.arange(windows.size, dtype=np.int64)
         ends = starts + windows.period
     rules = spec.instances
+    fixed = [table.attribute_types for table in spec.vertices if table.timestamp is None]
     return Plan(
         store, vertices.size, spec.directed, spec.weight is not None, vertices.label_type(spec),
-        {name: ARROW_TYPES[kind] for name, kind in spec.attribute_types.items()},
+        _arrow_types(spec.attribute_types), _arrow_types(reduce(operator.or_, fixed, {})),
         _starts(sizes), _starts(pieces), _starts(counts), starts, ends,
         1 if rules is None else rules.pack, 1 if rules is None else rules.bins,
+        [value for table in spec.vertices if table.timestamp is not None for value in table.values],
     )  # fmt: skip
+
+
+def _arrow_types(kinds: Mapping[str, str]) -> dict[str, str]:
+    return {name: ARROW_TYPES[kind] for name, kind in kinds.items()}
 
 
 def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def write_slices_of(plan: Plan, edges: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
+def write_slices_of(
+    plan: Plan, edges: DataFrame, places: DataFrame, vertices: Vertices, described: Sequence[VertexRows]
+) -> DataFrame:
     """Every partition's slice is built and written by one task; gives their reports."""
+    from pyspark.sql import functions as F
+
     members = places.select("number", "spot")
     if not vertices.implicit:
         members = members.join(beside(vertices.table, vertices.size), "number")
+    first = 0
+    for one in described:
+        if one.of.timestamp is None and one.of.attributes:
+            columns = {f"a{at}": f"v{first + at}" for at in range(len(one.of.attributes))}
+            values = one.numbered(vertices).where(F.col("state") == KEPT).drop("state", "order")
+            members = members.join(values.withColumnsRenamed(columns), "number", "left")
+            first += len(columns)
 
     def build(partition: int, tables: list[pa.Table | None]) -> pa.Table:
         own = [table if table is not None else empty for table, empty in zip(tables, empty_tables(plan), strict=True)]
@@ -106,6 +126,25 @@ def write_values_of(
 
     sizes = (plan.parts, -(-plan.starts.size // plan.pack))
     return grouped(_with_spots(entries, places, vertices), groups, sizes, write, REPORT)
+
+
+def write_vertex_values_of(
+    plan: Plan, described: VertexRows, places: DataFrame, vertices: Vertices, reports: Reports
+) -> DataFrame:
+    """The same for the values of vertices."""
+    assert plan.starts is not None
+    elements = {part: FileEntry(**bodies[0]["files"][ELEMENTS]) for part, bodies in reports.items()}
+    attributes = described.of.values
+    rows = described.numbered(vertices).drop("state")
+    rows = rows.join(beside(places.select("number", "spot"), vertices.size), "number").drop("number")
+
+    def groups(rows: pa.Table) -> Sent:
+        return _to_spot(rows)._replace(kind=rows.column("instance").to_numpy() // plan.pack)
+
+    def write(part: int, group: int, rows: pa.Table | None) -> pa.Table:
+        return write_vertex_values(plan, part, group, elements[part], attributes, rows)
+
+    return grouped(rows, groups, (plan.parts, -(-plan.starts.size // plan.pack)), write, REPORT)
 
 
 def _with_spots(edges: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
@@ -162,6 +201,7 @@ def make_manifest(
         remote=[body["remote"] for body in bodies],
         weighted=plan.weighted,
         label_type=plan.label_type,
+        vertex_schema=dict(plan.vertex_attributes),
         edge_schema=dict(plan.attributes),
         partitioner=dict(partitioner),
     )
