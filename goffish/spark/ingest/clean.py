@@ -27,7 +27,10 @@ _NAN = r"(?i)^\s*[+-]?nan\s*$"
 _ISO = r"^\s*\d{4}-\d{2}-\d{2}([T ].*)?$"
 #: Types of lists, and of their values.
 _LISTS = {"integers": "integer", "texts": "text"}
-_SQL_TYPES = {"integer": "bigint", "real": "double", "text": "string", "boolean": "boolean"}
+_SQL_TYPES = {"text": "string", "boolean": "boolean"}
+#: Types of columns that need no look at the text of a value.
+_WHOLE = ("byte", "short", "integer", "long")
+_NUMBERS = (*_WHOLE, "float", "double", "decimal", "boolean", "date", "timestamp", "timestamp_ntz")
 #: What orders the rows as they stand in the files.
 ORDER = ("input", "file", "block", "at")
 
@@ -108,45 +111,49 @@ class _Values:
         self._columns: dict[str, Any] = {}
         self.rules: list[tuple[str, Any]] = [("malformed", F.col("malformed"))]
 
-    def _raw(self, name: ColumnName, field: str) -> Any:
-        return column_of(self._table, self._item, name, f"{self._within}{field}")
+    def _raw(self, name: ColumnName, field: str) -> tuple[Any, str]:
+        """A column and the name of its type."""
+        raw = column_of(self._table, self._item, name, f"{self._within}{field}")
+        return raw, self._table.select(raw).schema[0].dataType.typeName()
 
     def label(self, field: str, column: ColumnName, kind: str, name: str) -> None:
-        raw = self._raw(column, field)
-        self._columns[name] = _label(raw, kind)
-        self.rules += _readable(field, raw, name)
+        raw, found = self._raw(column, field)
+        self._columns[name] = _label(raw, found, kind)
+        self.rules += _readable(field, raw, found, name)
 
     def weight(self, given: WeightColumn | None) -> None:
         from pyspark.sql import functions as F
 
         if given is None:
             return
-        raw = self._raw(given.column, "weight.column")
+        raw, found = self._raw(given.column, "weight.column")
+        missing = _missing(raw, found)
         default = F.lit(given.default).cast("double")
         # Adding zero makes the negative zero an ordinary one.
-        self._columns["weight"] = F.when(_missing(raw), default).otherwise(_real(raw) + F.lit(0.0))
-        missing = [] if given.default is not None else [("weight_missing", _missing(raw))]
-        self.rules += [*missing, ("weight_unreadable", ~_missing(raw) & F.col("weight").isNull())]
+        self._columns["weight"] = F.when(missing, default).otherwise(_real(raw, found) + F.lit(0.0))
+        if given.default is None:
+            self.rules.append(("weight_missing", missing))
+        self.rules.append(("weight_unreadable", ~missing & F.col("weight").isNull()))
 
     def time(self, given: TimeColumn | None) -> None:
         if given is None:
             return
-        raw = self._raw(given.column, "timestamp.column")
+        raw, found = self._raw(given.column, "timestamp.column")
         self._columns["time"] = _micros(raw, given.format)
-        self.rules += _readable("timestamp", raw, "time")
+        self.rules += _readable("timestamp", raw, found, "time")
 
     def attributes(self, given: Mapping[str, AttributeColumn]) -> None:
         from pyspark.sql import functions as F
 
         for at, (name, attribute) in enumerate(given.items()):
-            raw = self._raw(name if attribute.column is None else attribute.column, f"attributes.{name}")
+            raw, found = self._raw(name if attribute.column is None else attribute.column, f"attributes.{name}")
             if attribute.type in _LISTS:
-                texts = _texts(raw, self._table.select(raw).schema[0].dataType, json=self._item.format == "json")
+                texts = _texts(raw, found, json=self._item.format == "json")
                 self._columns[f"a{at}"] = _list(texts, _LISTS[attribute.type])
                 bad = F.exists(F.col(f"a{at}"), lambda value: value.isNull())
             else:
-                self._columns[f"a{at}"] = _attribute(raw, attribute.type)
-                bad = ~_missing(raw) & F.col(f"a{at}").isNull()
+                self._columns[f"a{at}"] = _attribute(raw, found, attribute.type)
+                bad = ~_missing(raw, found) & F.col(f"a{at}").isNull()
             self.rules.append((f"attribute_unreadable.{name}", bad))
 
     def ready(self, number: int, *, every_row: bool) -> DataFrame:
@@ -195,42 +202,52 @@ def _window_rules(spec: IngestSpec) -> list[tuple[str, Any]]:
     return rules
 
 
-def _readable(name: str, raw: Any, column: str) -> list[tuple[str, Any]]:
+def _readable(name: str, raw: Any, found: str, column: str) -> list[tuple[str, Any]]:
     from pyspark.sql import functions as F
 
-    return [(f"{name}_missing", _missing(raw)), (f"{name}_unreadable", F.col(column).isNull())]
+    return [(f"{name}_missing", _missing(raw, found)), (f"{name}_unreadable", F.col(column).isNull())]
 
 
-def _missing(raw: Any) -> Any:
-    return raw.isNull() | (raw.cast("string") == "")
+def _missing(raw: Any, found: str) -> Any:
+    return raw.isNull() if found in _NUMBERS else raw.isNull() | (raw.cast("string") == "")
 
 
-def _label(raw: Any, kind: str) -> Any:
+def _label(raw: Any, found: str, kind: str) -> Any:
     from pyspark.sql import functions as F
 
+    if kind == "integer":
+        return raw.cast("bigint") if found in _WHOLE else raw.cast("string").try_cast("bigint")
     text = raw.cast("string")
-    return F.when(text != "", text) if kind == "text" else text.try_cast("bigint")
+    return F.when(text != "", text)
 
 
-def _real(raw: Any) -> Any:
+def _real(raw: Any, found: str) -> Any:
     from pyspark.sql import functions as F
 
+    if found == "double":
+        return raw
     text = raw.cast("string")
-    number = F.when(text.rlike(_REAL), F.trim(text).try_cast("double"))
-    return F.coalesce(number, F.when(text.rlike(_NAN), F.lit(float("nan"))))
+    number = F.trim(text).try_cast("double")
+    # What Java alone takes begins or ends with another character, or has an x; a pattern takes longer to check.
+    first, last = F.substring(F.ltrim(text), 1, 1), F.substring(F.rtrim(text), -1, 1)
+    plain = first.isin(*"0123456789.+-") & last.isin(*"0123456789.") & ~F.lower(text).contains("x")
+    decimal = F.when(plain | text.rlike(_REAL), number)
+    return F.coalesce(decimal, F.when(text.rlike(_NAN), F.lit(float("nan"))))
 
 
-def _attribute(raw: Any, kind: str) -> Any:
+def _attribute(raw: Any, found: str, kind: str) -> Any:
     if kind == "real":
-        return _real(raw)
+        return _real(raw, found)
+    if kind == "integer":
+        return _label(raw, found, kind)
     return raw.cast("string").try_cast(_SQL_TYPES[kind])
 
 
-def _texts(raw: Any, kind: Any, *, json: bool) -> Any:
+def _texts(raw: Any, found: str, *, json: bool) -> Any:
     """An array of texts: of an array, of the text of a JSON array, or of a single value."""
     from pyspark.sql import functions as F
 
-    alone = F.when(~_missing(raw), F.array(raw.cast("string"))) if kind.typeName() != "array" else raw
+    alone = F.when(~_missing(raw, found), F.array(raw.cast("string"))) if found != "array" else raw
     if json:
         alone = F.coalesce(F.when(F.trim(raw).startswith("["), F.from_json(raw, "array<string>")), alone)
     return F.filter(alone.cast("array<string>"), lambda value: value.isNotNull() & (value != ""))
@@ -239,7 +256,7 @@ def _texts(raw: Any, kind: Any, *, json: bool) -> Any:
 def _list(texts: Any, kind: str) -> Any:
     from pyspark.sql import functions as F
 
-    return F.transform(texts, lambda value: _attribute(value, kind))
+    return F.transform(texts, lambda value: _attribute(value, "string", kind))
 
 
 def _micros(raw: Any, form: str) -> Any:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Changes when the same specification and inputs would give other steps.
-_FORMAT = 5
+_FORMAT = 6
 Splits = set[tuple[int, str, int]]
 #: What a quarantine folder may hold: the files that Spark writes.
 _QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary")
@@ -252,6 +252,8 @@ class _Job:
         except InputError:
             work.remove()  # the same would happen again
             raise
+        finally:
+            work.release()
 
     def _made(
         self, folder: Folder, work: WorkFolder, tables: list[DataFrame], described: list[list[DataFrame]]
@@ -272,7 +274,7 @@ class _Job:
             vertices = number_vertices(work, rows, [one.table for one in describing], left + self._vertex_rows)
             report.vertices = vertices.size
         with self._step("edges"):
-            links = with_numbers(with_order(rows, splits), vertices, directed=spec.directed)
+            links = with_numbers(with_order(rows, splits), vertices)
             if windows is not None:
                 links = with_instance(links, windows)
             edges = make_edges(work, links, spec, partial(find_bounds, rows, vertices, spec, left))
@@ -281,17 +283,18 @@ class _Job:
             places, figures = place_vertices(work, edges.table, vertices, edges.size, spec)
         with self._step("slices"):
             plan = write.make_plan(places, vertices, spec, self._store, windows)
-            written = write.collect_reports(write.write_slices_of(plan, edges.table, places, vertices, describing))
+            spots = work.share(places.spot)
+            written = write.collect_reports(write.write_slices_of(plan, edges.table, spots, vertices, describing))
             reports = write.with_empty_parts(plan, written)
             report.partition = self._cut(reports) | figures
         values: write.Reports = {}
         if edges.entries is not None and windows is not None:
             with self._step("instances"):
-                made = write.write_values_of(plan, edges.entries, places, vertices, reports)
+                made = write.write_values_of(plan, edges.entries, spots, reports)
                 values = write.collect_reports(made)
                 for one in describing:
                     if one.of.timestamp is not None:
-                        made = write.write_vertex_values_of(plan, one, places, vertices, reports)
+                        made = write.write_vertex_values_of(plan, one, spots, vertices, reports)
                         for part, bodies in write.collect_reports(made).items():
                             values[part] += bodies
                 report.instances = {"start": windows.start, "period": windows.period, "count": windows.size}

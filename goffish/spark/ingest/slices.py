@@ -27,7 +27,7 @@ from goffish.graph.labels import vertex_dtype
 from goffish.spark.ingest.plan import SPOT_BITS, Plan, attribute_columns, report_row, whole_column, write_files
 from goffish.spark.ingest.series import series_files
 
-#: Where each vertex goes: its spot, and its subgraph in the partition.
+#: Where each vertex goes: its spot, and its subgraph in the partition, by its number.
 PLACES = "number bigint, spot bigint, piece bigint"
 
 
