@@ -76,6 +76,7 @@ def _print(report: IngestReport) -> None:
         ("merged with another row", report.merged),
         ("quarantined", report.quarantined),
         *((f"  {name}", count) for name, count in report.rules.items()),
+        *_vertex_facts(report),
         ("vertices", report.vertices),
         ("edges", report.edges),
         ("degree: smallest / median / largest", _joined(report.degrees, "smallest", "median", "largest")),
@@ -91,10 +92,21 @@ def _print(report: IngestReport) -> None:
     if report.continued:
         facts.append(("resumed", "completed steps of an earlier run were reused"))
     print_facts(f"{report.store}: {sum(report.seconds.values()):.2f} s", facts)
-    if report.quarantined:
+    if report.quarantined or (report.vertex_rows or {}).get("quarantined"):
         say(f"\nrows that were not used: {report.quarantine}")
     command = "run" if report.instances is None else "timeseries run"
     say(f"\nnext: goffish {command} components {report.store}")
+
+
+def _vertex_facts(report: IngestReport) -> list[tuple[str, Any]]:
+    counts = report.vertex_rows
+    if counts is None:
+        return []
+    facts = [
+        ("rows of vertices read", counts["rows"]),
+        *((f"  {name}", counts[name]) for name in ("kept", "merged", "quarantined")),
+    ]
+    return [*facts, *((f"    {name}", count) for name, count in counts["rules"].items())]
 
 
 def _joined(figures: dict[str, Any], *names: str) -> str:

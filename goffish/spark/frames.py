@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from graphframes import GraphFrame
     from pyspark.sql import DataFrame, SparkSession
 
+#: Types of columns as ingest names them.
+_KINDS = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), "integer"),
+    **dict.fromkeys(("float", "double", "decimal"), "real"),
+    **dict.fromkeys(("string", "varchar", "char"), "text"),
+    "boolean": "boolean",
+}
 #: Rows of one Arrow batch on the way to Spark.
 _BATCH_ROWS = 1 << 16
 
@@ -37,6 +44,8 @@ def from_dataframe(
     source: str = "src",
     target: str = "dst",
     weight: str | None = None,
+    vertices: DataFrame | None = None,
+    vertex: str = "id",
     **rules: Any,
 ) -> PartitionedGraph:
     """Write the graph of a DataFrame of edges as a store, without collecting its rows on the driver.
@@ -52,6 +61,11 @@ def from_dataframe(
         columns have a type of whole numbers, otherwise texts.
     weight : str, optional
         Column of the weights [default: no weights].
+    vertices : DataFrame, optional
+        One row for each vertex [default: the vertices are the ends of edges]. Vertices without edges are in the graph
+        as well; columns of numbers, texts and booleans become vertex attributes.
+    vertex : str
+        Column of `vertices` with the labels [default: "id"].
     **rules
         Other fields of an ingest specification, such as ``directed``, ``timestamp``, ``attributes``, ``clean``,
         ``instances`` and ``partition``.
@@ -64,14 +78,14 @@ def from_dataframe(
     Raises
     ------
     InputError
-        If a field is invalid, a column is missing, or no row can be used.
+        If a field is invalid, a column is missing, a column of `vertices` has another type, or no row can be used.
     JobError
         If Spark fails.
 
     Notes
     -----
-    Rejected rows are in ``OUTPUT.quarantine``. The result does not depend on the order of the rows, nor on their
-    division into tasks.
+    Of several rows for one vertex the first one in the order of a hash of their contents counts. Rejected rows are in
+    ``OUTPUT.quarantine``. The result does not depend on the order of the rows, nor on their division into tasks.
 
     Examples
     --------
@@ -91,25 +105,34 @@ def from_dataframe(
     from goffish.spark.ingest.run import check_places
 
     check_places(output, None, None)
-    if not hasattr(edges, "sparkSession"):
-        raise InputError(f"edges: {type(edges).__name__} is not a DataFrame of Spark")
-    inputs = [{"table": "edges"}]
-    spec = {"inputs": inputs, "source": source, "target": target, "labels": _label_kind(edges, source, target), **rules}
+    tables = {"edges": edges} | ({} if vertices is None else {"vertices": vertices})
+    for name, frame in tables.items():
+        if not hasattr(frame, "sparkSession"):
+            raise InputError(f"{name}: {type(frame).__name__} is not a DataFrame of Spark")
+    columns = [(edges, source), (edges, target), *([] if vertices is None else [(vertices, vertex)])]
+    kinds = {_kind_of(frame, name) for frame, name in columns}
+    spec = {"inputs": [{"table": "edges"}], "source": source, "target": target, **rules}
+    spec.setdefault("labels", "integer" if kinds == {"integer"} else "text")
     if weight is not None:
         spec["weight"] = weight
-    ingest(spec, output, edges.sparkSession, tables={"edges": edges})
+    if vertices is not None:
+        attributes = {name: _kind_of(vertices, name) for name in vertices.columns if name != vertex}
+        for name, kind in attributes.items():
+            if kind is None:
+                found = vertices.schema[name].dataType.simpleString()
+                accepted = "accepted are numbers, texts and booleans; cast or drop the column"
+                raise InputError(f"vertices: column {name!r} has type {found}; {accepted}")
+        spec["vertices"] = {"inputs": [{"table": "vertices"}], "vertex": vertex, "attributes": attributes}
+    ingest(spec, output, edges.sparkSession, tables=tables)
     return open_store(output)
 
 
-def _label_kind(edges: DataFrame, *names: str) -> str:
-    whole = ("byte", "short", "integer", "long")
-    kinds: list[Any] = []
-    for name in names:
-        kind: Any = edges.schema
-        for part in [name] if name in edges.columns else name.split("."):
-            kind = kind[part].dataType if part in getattr(kind, "names", ()) else None
-        kinds.append(kind)
-    return "integer" if all(kind is not None and kind.typeName() in whole for kind in kinds) else "text"
+def _kind_of(frame: DataFrame, name: str) -> str | None:
+    """The type of a column as ingest names it, if there is such a column and type."""
+    kind: Any = frame.schema
+    for part in [name] if name in frame.columns else name.split("."):
+        kind = kind[part].dataType if part in getattr(kind, "names", ()) else None
+    return None if kind is None else _KINDS.get(kind.typeName())
 
 
 def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = True) -> Graph:

@@ -69,7 +69,7 @@ class Reading:
             if len(column) != count:
                 what = "vertex" if name.startswith("vertex.") else "edge"
                 raise InputError(f"{where} has {len(column)} rows, expected {count:,}: one for each {what}")
-            row[name] = _without_defaults(column, attribute, self.statics.get(name))
+            row[name] = without_defaults(column, attribute, self.statics.get(name))
         self.starts.append(start)
         self.ends.append(end)
         return row
@@ -140,7 +140,7 @@ def _spread(given: SparseColumn, attribute: Attribute, count: int, where: str) -
     return values.take(pa.array(position, mask=position < 0))
 
 
-def _without_defaults(column: pa.Array, attribute: Attribute, static: pa.Array | None) -> pa.Array:
+def without_defaults(column: pa.Array, attribute: Attribute, static: pa.Array | None) -> pa.Array:
     """Null where a value is the default anyway."""
     same: Any
     if attribute.is_list:

@@ -35,8 +35,9 @@ _SCHEMA = pa.schema([("key", pa.int32()), ("target", pa.int32()), ("kind", pa.in
 
 
 class Sent(NamedTuple):
-    """Which rows go where: row numbers (a row may go to several places), and for each its target and its kind."""
+    """Which rows go where: row numbers of a table (a row may go to several places), each with its target and kind."""
 
+    table: pa.Table
     rows: NDArray[np.integer[Any]]
     target: NDArray[np.integer[Any]]
     kind: NDArray[np.integer[Any]] | int = 0
@@ -67,7 +68,7 @@ class Pack:
         place = sent.target.astype(np.int64) * kinds + sent.kind
         # NumPy sorts numbers of 16 bits digit by digit.
         order = np.argsort(place.astype(np.uint16) if place.max() < 1 << 16 else place, kind="stable")
-        table, place = table.take(pa.array(sent.rows[order])).combine_chunks(), place[order]
+        table, place = sent.table.take(pa.array(sent.rows[order])).combine_chunks(), place[order]
         limits = np.flatnonzero(np.diff(place, prepend=-1, append=-1))
         size = max(1, BLOCK_BYTES * table.num_rows // max(1, table.nbytes))
         spans = [

@@ -12,7 +12,7 @@ from goffish.errors import InputError
 from goffish.gofs.slices import distinct
 from goffish.spark.ingest.blocks import exchange
 from goffish.spark.ingest.clean import value_columns
-from goffish.spark.ingest.labels import Vertices, numbered, tasks_for, with_numbers
+from goffish.spark.ingest.labels import SAMPLED, Vertices, numbered, tasks_for, with_numbers
 from goffish.spark.ingest.merge import Merge, ToRanges
 from goffish.spark.ingest.sources import FILE_BITS, TABLE_BITS
 from goffish.spark.ingest.spec import IngestSpec
@@ -21,8 +21,6 @@ from goffish.spark.ingest.work import WorkFolder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Rows that are looked at for each range of edges.
-_SAMPLED = 200
 #: Instances of one store; more are a sign of a period in the wrong unit.
 _MOST_INSTANCES = 1_000_000
 
@@ -35,8 +33,8 @@ class Windows(NamedTuple):
     size: int
 
 
-def find_windows(rows: DataFrame, spec: IngestSpec) -> Windows:
-    """The instances that cover all rows.
+def find_windows(tables: Iterable[DataFrame], spec: IngestSpec) -> Windows:
+    """The instances that cover the ``time`` of all rows of some tables.
 
     Without a given start the first one begins at a whole multiple of the period since 1970 (UTC).
 
@@ -49,11 +47,11 @@ def find_windows(rows: DataFrame, spec: IngestSpec) -> Windows:
 
     assert spec.instances is not None
     period = spec.instances.period
-    ends = rows.agg(F.min("time"), F.max("time")).collect()[0]
+    ends = [table.agg(F.min("time"), F.max("time")).collect()[0] for table in tables]
     start = spec.instances.start
     if start is None:
-        start = int(ends[0]) // period * period
-    count = (int(ends[1]) - start) // period + 1
+        start = min(int(low) for low, _ in ends if low is not None) // period * period
+    count = (max(int(high) for _, high in ends if high is not None) - start) // period + 1
     if count > _MOST_INSTANCES:
         raise InputError(
             f"instances.period: {period / 1e6:g} s produces {count:,} instances; at most "
@@ -77,7 +75,7 @@ def with_order(rows: DataFrame, splits: Iterable[tuple[int, str, int]]) -> DataF
     """
     from pyspark.sql import functions as F
 
-    number, file, block = zip(*sorted(splits), strict=True)
+    number, file, block = zip(*sorted(splits), strict=True) if splits else ((), (), ())
     turns = pa.table({
         "input": pa.array(number, pa.int32()), "file": pa.array(file), "block": pa.array(block, pa.int64()),
         "turn": pa.array(np.arange(len(number))),
@@ -111,21 +109,21 @@ class Edges(NamedTuple):
 
 def find_bounds(rows: DataFrame, vertices: Vertices, spec: IngestSpec, count: int) -> ToRanges:
     """Ranges of the first end that hold about as many rows each, from a sample; they change no number of an edge."""
-    tasks = tasks_for(count)
+    tasks, ends = tasks_for(count), vertices.ends(directed=spec.directed)
     if tasks == 1:
-        return ToRanges(np.empty(0, np.int64))
-    some = rows.select("source", "target").sample(min(1.0, _SAMPLED * tasks / count), 1)
-    first = with_numbers(some, vertices, directed=spec.directed).select("u").toArrow().column("u").to_numpy()
+        return ToRanges(np.empty(0, np.int64), ends)
+    some = rows.select("source", "target").sample(min(1.0, SAMPLED * tasks / count), 1)
+    first = np.sort(ends(with_numbers(some, vertices).toArrow().combine_chunks()).column("u").to_numpy())
     if not first.size:
-        return ToRanges(first)
-    return ToRanges(distinct(np.sort(first)[np.arange(1, tasks) * first.size // tasks]).astype(np.int64))
+        return ToRanges(first, ends)
+    return ToRanges(distinct(first[np.arange(1, tasks) * first.size // tasks]).astype(np.int64), ends)
 
 
 def make_edges(work: WorkFolder, links: DataFrame, spec: IngestSpec, bounds: Callable[[], ToRanges]) -> Edges:
     """Merge duplicates and number the edges.
 
-    `links` has the columns ``u``, ``v``, ``order``, the values, and ``instance`` where there are any. They are cut into
-    ranges, each of which one task sorts and merges.
+    `links` has the ends (``source`` and ``target``, or ``u`` and ``v``), ``order``, the values, and ``instance`` where
+    there are any. They are cut into ranges, each of which one task sorts and merges.
 
     Raises
     ------
@@ -146,7 +144,8 @@ def make_edges(work: WorkFolder, links: DataFrame, spec: IngestSpec, bounds: Cal
             "chunk int",
         ]
     )
-    columns = ["u", "v", *(["instance"] if timed else []), "order", *values]
+    ends = ["u", "v"] if "u" in links.columns else ["source", "target"]
+    columns = [*ends, *(["instance"] if timed else []), "order", *values]
     merge = Merge(spec.clean.duplicates, values, timed)
 
     def make() -> DataFrame:

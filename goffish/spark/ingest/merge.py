@@ -10,16 +10,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.spark.ingest.blocks import Sent
+from goffish.spark.ingest.labels import Ends
 
 
 @dataclass(frozen=True)
 class ToRanges:
-    """Sends links to ranges of ``u``: those before the first of `bounds`, those from there on before the second, …"""
+    """Sends links to ranges of ``u``: those before the first of `bounds`, those from there on before the second, …
+
+    `ends` numbers their ends first.
+    """
 
     bounds: NDArray[np.int64]
+    ends: Ends
 
     def __call__(self, links: pa.Table) -> Sent:
-        return Sent(np.arange(links.num_rows), np.searchsorted(self.bounds, links.column("u").to_numpy(), side="right"))
+        links = self.ends(links)
+        target = np.searchsorted(self.bounds, links.column("u").to_numpy(), side="right")
+        return Sent(links, np.arange(links.num_rows), target)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from goffish.spark.ingest.labels import Vertices
 from goffish.spark.ingest.slices import find_all_pieces
 from goffish.spark.ingest.spec import IngestSpec
 from goffish.spark.ingest.work import WorkFolder
-from goffish.spark.ingest.write import make_places
+from goffish.spark.ingest.write import Places, make_places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,8 +51,8 @@ def choose_method(spec: IngestSpec, edges: int) -> str:
 
 def place_vertices(
     work: WorkFolder, edges: DataFrame, vertices: Vertices, count: int, spec: IngestSpec
-) -> tuple[DataFrame, dict[str, Any]]:
-    """Where every vertex goes (`goffish.spark.ingest.slices.PLACES`), and figures of the partitioning.
+) -> tuple[Places, dict[str, Any]]:
+    """Where every vertex goes, and figures of the partitioning.
 
     `edges` has the columns ``u`` and ``v``, `count` rows. The figures hold the edge cut of METIS where another method
     was chosen and METIS can be afforded beside it.
@@ -64,7 +64,7 @@ def place_vertices(
             graph = _collect(edges, vertices.size, spec)
             return spark.createDataFrame(find_all_pieces(graph, _metis(graph, spec), parts))
 
-        return work.step("places", place), {}
+        return Places.of(work.step("places", place)), {}
     figures: dict[str, Any] = {}
 
     def decide() -> DataFrame:
@@ -76,9 +76,16 @@ def place_vertices(
             figures["metis_edge_cut"] = int(np.count_nonzero(other[source] != other[target]))
         return spark.createDataFrame(pa.table({"number": np.arange(owner.size), "owner": owner}))
 
-    owner = work.step("owners", decide)
+    owners = work.step("owners", decide)
     kept = work.values("figures", lambda: figures)
-    return work.step("places", lambda: make_places(edges, owner, vertices, parts)), kept
+
+    def place_there() -> DataFrame:
+        found = owners.toArrow()
+        owner = np.empty(found.num_rows, np.int32)
+        owner[found.column("number").to_numpy()] = found.column("owner").to_numpy()
+        return make_places(edges, work.share(owner), vertices, parts)
+
+    return Places.of(work.step("places", place_there)), kept
 
 
 def method_options(spec: IngestSpec, method: str) -> dict[str, Any]:

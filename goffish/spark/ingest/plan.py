@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from goffish.gofs import GraphInfo
 from goffish.gofs.encoding import entry_of
 from goffish.gofs.files import Folder
+from goffish.gofs.series import Attribute
 from goffish.gofs.store import write_once
 
 ARROW_TYPES = {"integer": "int64", "real": "double", "text": "string", "boolean": "bool"}
 REPORT = "part int, body binary"
+#: Bits of the place in its partition, in a spot; those above are the partition.
+SPOT_BITS = 40
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Plan:
 
     `vertex_starts` and `piece_starts` are the first vertex and subgraph of each partition in the partitioned
     numbering, `piece_offsets` the first vertex of each subgraph; `starts` and `ends` are the instances (microseconds
-    since 1970).
+    since 1970), `vertex_values` the attributes of vertices that have values in them.
     """
 
     store: str
@@ -35,6 +38,7 @@ class Plan:
     weighted: bool
     label_type: str
     attributes: Mapping[str, str]
+    vertex_attributes: Mapping[str, str]
     vertex_starts: NDArray[np.int64]
     piece_starts: NDArray[np.int64]
     piece_offsets: NDArray[np.int64]
@@ -42,6 +46,7 @@ class Plan:
     ends: NDArray[np.int64] | None = None
     pack: int = 1
     bins: int = 1
+    vertex_values: Sequence[Attribute] = ()
 
     @property
     def parts(self) -> int:
@@ -51,8 +56,9 @@ class Plan:
         """As much of the description of the graph as the slices need."""
         none = [0] * self.parts
         return GraphInfo(
-            self.directed, 0, none, none, none, none, self.weighted, self.label_type, edge_schema=dict(self.attributes)
-        )
+            self.directed, 0, none, none, none, none, self.weighted, self.label_type,
+            vertex_schema=dict(self.vertex_attributes), edge_schema=dict(self.attributes),
+        )  # fmt: skip
 
 
 def empty_tables(plan: Plan) -> tuple[pa.Table, pa.Table]:
@@ -63,6 +69,7 @@ def empty_tables(plan: Plan) -> tuple[pa.Table, pa.Table]:
     vertices = dict.fromkeys(("number", "spot"), pa.int64())
     if plan.label_type != "implicit":
         vertices["label"] = pa.type_for_alias(plan.label_type)
+    vertices |= {f"v{at}": pa.type_for_alias(kind) for at, kind in enumerate(plan.vertex_attributes.values())}
     return pa.schema(list(edges.items())).empty_table(), pa.schema(list(vertices.items())).empty_table()
 
 
@@ -84,12 +91,14 @@ def write_files(
     return entries
 
 
-def attribute_columns(plan: Plan, table: pa.Table) -> dict[str, pa.Array]:
+def attribute_columns(attributes: Mapping[str, str], table: pa.Table, prefix: str = "a") -> dict[str, pa.Array]:
     """The columns ``a0`` … by their names, in their types."""
-    return {name: whole_column(table.column(f"a{at}"), kind) for at, (name, kind) in enumerate(plan.attributes.items())}
+    return {
+        name: whole_column(table.column(f"{prefix}{at}"), kind) for at, (name, kind) in enumerate(attributes.items())
+    }
 
 
-def whole_column(column: pa.ChunkedArray, kind: str) -> pa.Array:
+def whole_column(column: pa.ChunkedArray, kind: str | pa.DataType) -> pa.Array:
     """A column as one array of a type."""
-    array = column.cast(pa.type_for_alias(kind)).combine_chunks()
+    array = column.cast(pa.type_for_alias(kind) if isinstance(kind, str) else kind).combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

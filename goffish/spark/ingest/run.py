@@ -7,10 +7,10 @@ import json
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,9 @@ from goffish.gopher.spark.session import cancelling, is_local, named, session
 from goffish.partial import is_uri, local_path
 from goffish.spark.ingest import write
 from goffish.spark.ingest.blocks import BATCH_ROWS
-from goffish.spark.ingest.clean import ORDER, parsed_rows
+from goffish.spark.ingest.clean import ORDER, parsed_rows, parsed_vertices
 from goffish.spark.ingest.edges import (
+    Windows,
     find_bounds,
     find_windows,
     make_edges,
@@ -33,16 +34,18 @@ from goffish.spark.ingest.edges import (
 from goffish.spark.ingest.labels import number_vertices, with_numbers
 from goffish.spark.ingest.partition import choose_method, method_options, place_vertices
 from goffish.spark.ingest.plan import Plan
-from goffish.spark.ingest.sources import open_inputs, pinned, unreadable, versions
+from goffish.spark.ingest.sources import check_tables, open_inputs, pinned, unreadable, versions
 from goffish.spark.ingest.spec import IngestSpec, read_spec
 from goffish.spark.ingest.stats import component_figures, degree_figures
+from goffish.spark.ingest.vertices import DUPLICATE, MERGED, VertexRows, mark_rows
 from goffish.spark.ingest.work import Announce, Files, WorkFolder, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Changes when the same specification and inputs would give other steps.
-_FORMAT = 4
+_FORMAT = 6
+Splits = set[tuple[int, str, int]]
 #: What a quarantine folder may hold: the files that Spark writes.
 _QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary")
 
@@ -54,7 +57,7 @@ class IngestReport:
     Attributes
     ----------
     rows : int
-        Rows of all inputs: ``kept + merged + quarantined``.
+        Rows of all inputs of edges: ``kept + merged + quarantined``.
     kept : int
         Rows that are an edge of the store (with instances: an edge of one instance).
     merged : int
@@ -63,6 +66,9 @@ class IngestReport:
         Rows in the quarantine table.
     rules : mapping
         How many rows each rule stopped.
+    vertex_rows : mapping, optional
+        ``rows``, ``kept``, ``merged``, ``quarantined`` and ``rules`` of the tables of vertices. The rows that are kept
+        describe a vertex (with a timestamp: in one instance).
     degrees, components, partition, instances : mapping
         Figures of the graph: degrees (of out-arcs; with ``in_…`` for a directed graph), weakly connected components,
         the edge cut (beside that of METIS where another method was used and METIS is affordable), windows.
@@ -79,6 +85,7 @@ class IngestReport:
     merged: int = 0
     quarantined: int = 0
     rules: dict[str, int] = field(default_factory=dict)
+    vertex_rows: dict[str, Any] | None = None
     vertices: int = 0
     edges: int = 0
     degrees: dict[str, Any] = field(default_factory=dict)
@@ -186,6 +193,19 @@ def _inner(outer: SparkSession) -> SparkSession:
     return inner
 
 
+def _counted(stored: DataFrame) -> tuple[int, Counter[str], Splits]:
+    """How many rows are usable and how many each rule stops, and the pieces of files that rows were read from."""
+    counts: Counter[str] = Counter()
+    kept, splits = 0, set()
+    for row in stored.groupBy("input", "file", "block", "rule").count().collect():
+        if row["rule"] is None:
+            kept += row["count"]
+        else:
+            counts[row["rule"]] += row["count"]
+        splits.add((row["input"], row["file"], row["block"]))
+    return kept, counts, splits
+
+
 class _Job:
     """One run; the steps are methods in the order in which they happen."""
 
@@ -198,6 +218,7 @@ class _Job:
         self.report = IngestReport(output, "")
         self.doing = ["ingest"]
         self._progress = progress or (lambda name: None)
+        self._bad: list[DataFrame] = []
         self._store = output if is_uri(output) else str(local_path(output).absolute())
 
     def run(self, work: str) -> None:
@@ -215,42 +236,45 @@ class _Job:
         with self._step("inputs"):
             self._check_quarantine()
             self.spec = pinned(self.spark, self.spec)
-            tables = open_inputs(self.spark, self.spec, self._given, self._outer)
-            key = self._key(tables)
+            check_tables(self.spec, self._given)
+            tables = open_inputs(self.spark, self.spec, self._given, self._outer, "")
+            described = [
+                open_inputs(self.spark, part, self._given, self._outer, f"vertices[{at}].")
+                for at, part in enumerate(self.spec.vertices)
+            ]
+            key = self._key([*tables, *(table for some in described for table in some)])
         work = WorkFolder(self.spark, spark_path(place, self.spark), key, self._announce)
         report.continued = work.continued
         try:
-            self._made(folder, work, tables)
+            self._made(folder, work, tables, described)
         except StoreError:
             raise
         except InputError:
             work.remove()  # the same would happen again
             raise
+        finally:
+            work.release()
 
-    def _made(self, folder: Folder, work: WorkFolder, tables: list[DataFrame]) -> None:
+    def _made(
+        self, folder: Folder, work: WorkFolder, tables: list[DataFrame], described: list[list[DataFrame]]
+    ) -> None:
         spec, report = self.spec, self.report
         with self._step("rows"):
-            try:
-                stored = work.step("rows", lambda: parsed_rows(tables, spec))
-            except GoffishError:
-                raise
-            except Exception as error:
-                raise (unreadable(error) or error) from None
+            stored = self._parsed(work, "rows", lambda: parsed_rows(tables, spec))
             splits = self._count(stored)
-        with self._step("labels"):
             rows = stored.where("rule is null").drop("rule")
-            again: DataFrame | None = None
+        with self._step("vertices"):
+            parsed = self._parsed_vertices(work, described)
+            windows = self._windows([rows, *(table for table, _ in parsed if "time" in table.columns)])
+            describing = self._described(work, parsed, windows)
+        with self._step("labels"):
             if spec.clean.duplicates == "drop":
-                rows, again = self._without_duplicates(work, with_order(rows, splits))
+                rows = self._without_duplicates(work, with_order(rows, splits), windows)
             left = report.rows - report.quarantined
-            vertices = number_vertices(work, rows, left)
+            vertices = number_vertices(work, rows, [one.table for one in describing], left + self._vertex_rows)
             report.vertices = vertices.size
         with self._step("edges"):
-            windows = find_windows(rows, spec) if spec.instances is not None else None
-            if windows is not None and windows.size == 1:
-                text = "all rows are in one instance; check instances.period and the unit of timestamp.format"
-                warnings.warn(text, GoffishWarning, stacklevel=2)
-            links = with_numbers(with_order(rows, splits), vertices, directed=spec.directed)
+            links = with_numbers(with_order(rows, splits), vertices)
             if windows is not None:
                 links = with_instance(links, windows)
             edges = make_edges(work, links, spec, partial(find_bounds, rows, vertices, spec, left))
@@ -259,18 +283,24 @@ class _Job:
             places, figures = place_vertices(work, edges.table, vertices, edges.size, spec)
         with self._step("slices"):
             plan = write.make_plan(places, vertices, spec, self._store, windows)
-            written = write.collect_reports(write.write_slices_of(plan, edges.table, places, vertices))
+            spots = work.share(places.spot)
+            written = write.collect_reports(write.write_slices_of(plan, edges.table, spots, vertices, describing))
             reports = write.with_empty_parts(plan, written)
             report.partition = self._cut(reports) | figures
         values: write.Reports = {}
         if edges.entries is not None and windows is not None:
             with self._step("instances"):
-                made = write.write_values_of(plan, edges.entries, places, vertices, reports)
+                made = write.write_values_of(plan, edges.entries, spots, reports)
                 values = write.collect_reports(made)
+                for one in describing:
+                    if one.of.timestamp is not None:
+                        made = write.write_vertex_values_of(plan, one, spots, vertices, reports)
+                        for part, bodies in write.collect_reports(made).items():
+                            values[part] += bodies
                 report.instances = {"start": windows.start, "period": windows.period, "count": windows.size}
         with self._step("publish"):
             self._statistics(plan, reports)
-            self._write_quarantine(stored, again)
+            self._write_quarantine()
             manifest = write.make_manifest(plan, reports, values, report.edges, self._partitioner())
             write.publish(folder, manifest)
             report.fingerprint = manifest.fingerprint()
@@ -295,14 +325,8 @@ class _Job:
 
     def _count(self, stored: DataFrame) -> set[tuple[int, str, int]]:
         """Counts the rows by the rule that stops them; gives the pieces of files that rows were read from."""
-        counts: Counter[str] = Counter()
-        kept, splits = 0, set()
-        for row in stored.groupBy("input", "file", "block", "rule").count().collect():
-            if row["rule"] is None:
-                kept += row["count"]
-            else:
-                counts[row["rule"]] += row["count"]
-            splits.add((row["input"], row["file"], row["block"]))
+        kept, counts, splits = _counted(stored)
+        self._bad.append(stored.where("rule is not null"))
         report = self.report
         report.rules = dict(sorted(counts.items()))
         report.quarantined = sum(counts.values())
@@ -314,12 +338,77 @@ class _Job:
             advice = ""
             if self.spec.labels == "integer" and any(name.endswith("_unreadable") for name in counts):
                 advice = "; set labels: text if vertex labels are not integers"
-            self._write_quarantine(stored, None)
+            self._write_quarantine()
             raise InputError(f"all {report.rows:,} rows were rejected: {reasons} (see {report.quarantine}){advice}")
         return splits
 
-    def _without_duplicates(self, work: WorkFolder, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """The rows without those that the rule puts aside, and these."""
+    def _parsed(self, work: WorkFolder, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """A step that reads files of the user."""
+        try:
+            return work.step(name, make)
+        except GoffishError:
+            raise
+        except Exception as error:
+            raise (unreadable(error) or error) from None
+
+    def _parsed_vertices(self, work: WorkFolder, described: list[list[DataFrame]]) -> list[tuple[DataFrame, Splits]]:
+        """The usable rows of each table of vertices, and the pieces of files that they were read from.
+
+        Raises
+        ------
+        InputError
+            No row of a table is usable.
+        """
+        spec, total, rules, found = self.spec, 0, Counter[str](), []
+        first = len(spec.inputs)
+        for at, (part, tables) in enumerate(zip(spec.vertices, described, strict=True)):
+            make = partial(parsed_vertices, tables, part, spec, f"vertices[{at}].", first)
+            stored = self._parsed(work, f"vertices-{at}", make)
+            kept, counts, splits = _counted(stored)
+            self._bad.append(stored.where("rule is not null"))
+            if counts and not kept:
+                self._write_quarantine()
+                reasons = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+                raise InputError(f"vertices[{at}]: all {counts.total():,} rows were rejected: {reasons}")
+            total, rules, first = total + kept + counts.total(), rules + counts, first + len(part.inputs)
+            found.append((stored.where("rule is null").drop("rule"), splits))
+        if found:
+            self.report.vertex_rows = {"rows": total, "quarantined": rules.total(), "rules": dict(rules)}
+        return found
+
+    @property
+    def _vertex_rows(self) -> int:
+        return 0 if self.report.vertex_rows is None else int(self.report.vertex_rows["rows"])
+
+    def _windows(self, tables: list[DataFrame]) -> Windows | None:
+        if self.spec.instances is None:
+            return None
+        windows = find_windows(tables, self.spec)
+        if windows.size == 1:
+            text = "all rows are in one instance; check instances.period and the unit of timestamp.format"
+            warnings.warn(text, GoffishWarning, stacklevel=2)
+        return windows
+
+    def _described(
+        self, work: WorkFolder, parsed: list[tuple[DataFrame, Splits]], windows: Windows | None
+    ) -> list[VertexRows]:
+        """The rows of each table of vertices, with what becomes of them."""
+        found, states = [], Counter[str]()
+        for at, (part, (rows, splits)) in enumerate(zip(self.spec.vertices, parsed, strict=True)):
+            marked = work.step(f"described-{at}", partial(mark_rows, rows, part, splits, windows))
+            states.update({row["state"]: row["count"] for row in marked.groupBy("state").count().collect()})
+            self._bad.append(marked.where(marked["state"] == DUPLICATE).withColumnRenamed("state", "rule"))
+            found.append(VertexRows(part, marked))
+        if self.report.vertex_rows is not None:
+            again, merged = states[DUPLICATE], states[MERGED]
+            counts = self.report.vertex_rows
+            counts["quarantined"] += again
+            counts["rules"] = dict(sorted({**counts["rules"], **({DUPLICATE: again} if again else {})}.items()))
+            counts |= {"merged": merged, "kept": counts["rows"] - merged - counts["quarantined"]}
+        return found
+
+    def _without_duplicates(self, work: WorkFolder, rows: DataFrame, windows: Windows | None) -> DataFrame:
+        """The rows without those that the rule puts aside."""
         from pyspark.sql import functions as F
 
         spec, by = self.spec, ["first_end", "second_end"]
@@ -327,16 +416,17 @@ class _Job:
         if not spec.directed:
             ends = (F.least(*ends), F.greatest(*ends))
         marked = rows.withColumns(dict(zip(by, ends, strict=True)))
-        if spec.instances is not None:
-            marked = with_instance(marked, find_windows(rows, spec))
+        if windows is not None:
+            marked = with_instance(marked, windows)
             by = [*by, "instance"]
         stored = work.step("unique", lambda: split_duplicates(marked, by).drop(*by, "order"))
         again = stored.where("again").drop("again")
         count = again.count()
         if count:
-            self.report.rules["duplicate"] = count
+            self.report.rules[DUPLICATE] = count
         self.report.quarantined += count
-        return stored.where("not again").drop("again"), again.withColumn("rule", F.lit("duplicate"))
+        self._bad.append(again.withColumn("rule", F.lit(DUPLICATE)))
+        return stored.where("not again").drop("again")
 
     def _cut(self, reports: write.Reports) -> dict[str, Any]:
         """Method, parts and edge cut; every cut edge is reported by two partitions."""
@@ -380,11 +470,10 @@ class _Job:
                     "folder (--quarantine)"
                 )
 
-    def _write_quarantine(self, stored: DataFrame, again: DataFrame | None) -> None:
+    def _write_quarantine(self) -> None:
         columns = ["input", "file", "rule", "row"]
-        bad = stored.where("rule is not null").select(*columns, *ORDER[2:])
-        if again is not None:
-            bad = bad.unionByName(again.select(*columns, *ORDER[2:]))
-        tasks = max(1, min(1000, self.report.quarantined // 1_000_000))
+        bad = reduce(lambda one, other: one.unionByName(other), (b.select(*columns, *ORDER[2:]) for b in self._bad))
+        count = self.report.quarantined + (self.report.vertex_rows or {}).get("quarantined", 0)
+        tasks = max(1, min(1000, count // 1_000_000))
         ordered = bad.repartitionByRange(tasks, *ORDER).sortWithinPartitions(*ORDER).select(*columns)
         ordered.write.mode("overwrite").parquet(self._quarantine_place())

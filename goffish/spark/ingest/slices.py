@@ -24,13 +24,11 @@ from goffish.gofs.slices import Arcs, column_of, distinct
 from goffish.gofs.store import write_once
 from goffish.graph import Graph, from_edges
 from goffish.graph.labels import vertex_dtype
-from goffish.spark.ingest.plan import Plan, attribute_columns, report_row, whole_column, write_files
+from goffish.spark.ingest.plan import SPOT_BITS, Plan, attribute_columns, report_row, whole_column, write_files
 from goffish.spark.ingest.series import series_files
 
-#: Where each vertex goes: its spot, and its subgraph in the partition.
+#: Where each vertex goes: its spot, and its subgraph in the partition, by its number.
 PLACES = "number bigint, spot bigint, piece bigint"
-#: Bits of the place in its partition, in a spot; those above are the partition.
-SPOT_BITS = 40
 
 
 def find_pieces(partition: int, tables: Sequence[pa.Table | None]) -> pa.Table:
@@ -61,7 +59,7 @@ def write_partition(plan: Plan, partition: int, edges: pa.Table, vertices: pa.Ta
     """Build the slice of a partition, write its files and report: one row of `REPORT`.
 
     Columns of `edges`: ``edge``, ``u`` and ``v`` (spots), ``weight``, and the attributes ``a0`` …. Columns of
-    `vertices`: ``number``, ``spot``, and ``label`` where labels are not implicit.
+    `vertices`: ``number``, ``spot``, ``label`` where labels are not implicit, and the attributes ``v0`` ….
     """
     part, elements = build_slice(plan, partition, edges, vertices)
     graph = PartitionedGraph(plan.info(), lambda _: part)
@@ -106,7 +104,7 @@ def build_slice(plan: Plan, partition: int, edges: pa.Table, vertices: pa.Table)
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     begin, end = np.searchsorted(pieces, plan.piece_starts[partition : partition + 2])
 
-    attributes = attribute_columns(plan, edges)
+    attributes = attribute_columns(plan.attributes, edges)
     weights = edges.column("weight").to_numpy() if plan.weighted else None
     graph = from_edges(
         local_u, local_v, weights, directed=plan.directed, labels=np.arange(touched.size), self_loops="keep",
@@ -126,6 +124,8 @@ def build_slice(plan: Plan, partition: int, edges: pa.Table, vertices: pa.Table)
     named = plan.label_type != "implicit"
     columns["label"] = whole_column(vertices.column("label"), plan.label_type) if named else numbers
     columns |= {name: cut.column(name) for name in ("weight", "in_weight") if plan.weighted}
+    own = attribute_columns(plan.vertex_attributes, vertices, "v")
+    columns |= {f"vertex.{name}": column for name, column in own.items()}
 
     def moved(arcs: Arcs) -> Arcs:
         far = touched[arcs.remote_vertex].astype(kind)

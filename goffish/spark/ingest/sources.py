@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
 from goffish.gopher.spark.session import first_line
-from goffish.spark.ingest.spec import IngestSpec, Input
+from goffish.spark.ingest.spec import ColumnName, IngestSpec, Input, VertexTable
 from goffish.spark.ingest.work import Files, spark_path
 
 if TYPE_CHECKING:
@@ -32,8 +32,20 @@ _UNHASHED = re.compile(r"\b(?:map<|variant)")
 FILE_BITS, TABLE_BITS = 33, 53
 
 
+def check_tables(spec: IngestSpec, tables: Mapping[str, DataFrame]) -> None:
+    """Refuse tables that no input names.
+
+    Raises
+    ------
+    InputError
+    """
+    unused = sorted(tables.keys() - {item.table for item in spec.every_input})
+    if unused:
+        raise InputError(f"tables: {unused[0]!r} is not the table of an input")
+
+
 def open_inputs(
-    spark: SparkSession, spec: IngestSpec, tables: Mapping[str, DataFrame], outer: SparkSession
+    spark: SparkSession, of: IngestSpec | VertexTable, tables: Mapping[str, DataFrame], outer: SparkSession, within: str
 ) -> list[DataFrame]:
     """One table for each input.
 
@@ -41,11 +53,13 @@ def open_inputs(
     ----------
     spark : SparkSession
         Session of the job.
-    spec : IngestSpec
+    of : IngestSpec or VertexTable
     tables : mapping of str to DataFrame
         Tables that go before those of the catalog.
     outer : SparkSession
         Session with the current database and the temporary views of the user.
+    within : str
+        Field of the specification that the inputs are in, for errors.
 
     Returns
     -------
@@ -58,16 +72,13 @@ def open_inputs(
     InputError
         A path or table that does not exist, a format that is not installed.
     """
-    unused = sorted(tables.keys() - {item.table for item in spec.inputs})
-    if unused:
-        raise InputError(f"tables: {unused[0]!r} is not the table of an input")
     found = []
-    for number, item in enumerate(spec.inputs):
-        field = f"inputs[{number}]"
+    for number, item in enumerate(of.inputs):
+        field = f"{within}inputs[{number}]"
         if item.path is not None and not item.path:
             raise InputError(f"{field}.path is empty; expected a path or a list of paths")
         try:
-            raw = _read_files(spark, item, spec) if item.paths else _read_table(spark, item, tables, outer)
+            raw = _read_files(spark, item, of.columns) if item.paths else _read_table(spark, item, tables, outer)
         except InputError as error:
             raise InputError(f"{field}: {error}") from None
         except Exception as error:
@@ -113,16 +124,23 @@ def pinned(spark: SparkSession, spec: IngestSpec) -> IngestSpec:
     InputError
         A folder is not a Delta table.
     """
-    inputs = []
-    for number, item in enumerate(spec.inputs):
-        if item.format == "delta" and not _travels(item):
-            names = Files(spark, f"{spark_path(item.place, spark)}/_delta_log").list()
-            commits = [int(found[1]) for name in names if (found := re.fullmatch(r"(\d{20})\.json", name))]
-            if not commits:
-                raise InputError(f"inputs[{number}]: {item.place}: not a Delta table")
-            item = item.model_copy(update={"options": {**item.options, "versionAsOf": max(commits)}})  # noqa: PLW2901
-        inputs.append(item)
-    return spec.model_copy(update={"inputs": inputs})
+
+    def newest(item: Input, field: str) -> Input:
+        if item.format != "delta" or _travels(item):
+            return item
+        names = Files(spark, f"{spark_path(item.place, spark)}/_delta_log").list()
+        commits = [int(found[1]) for name in names if (found := re.fullmatch(r"(\d{20})\.json", name))]
+        if not commits:
+            raise InputError(f"{field}: {item.place}: not a Delta table")
+        return item.model_copy(update={"options": {**item.options, "versionAsOf": max(commits)}})
+
+    def with_newest(of: Any, within: str, **more: Any) -> Any:
+        inputs = [newest(item, f"{within}inputs[{number}]") for number, item in enumerate(of.inputs)]
+        return of.model_copy(update={"inputs": inputs, **more})
+
+    vertices = [with_newest(table, f"vertices[{at}].") for at, table in enumerate(spec.vertices)]
+    pinned_spec: IngestSpec = with_newest(spec, "", vertices=vertices)
+    return pinned_spec
 
 
 def versions(spark: SparkSession, spec: IngestSpec, tables: list[DataFrame]) -> list[tuple[str, int, int]]:
@@ -131,7 +149,7 @@ def versions(spark: SparkSession, spec: IngestSpec, tables: list[DataFrame]) -> 
     Tables without a version in the options of the specification are taken for new ones.
     """
     found: list[tuple[str, int, int]] = []
-    for item, table in zip(spec.inputs, tables, strict=True):
+    for item, table in zip(spec.every_input, tables, strict=True):
         if item.paths:
             found += [(file, *Files(spark, file).version(file)) for file in sorted(table.inputFiles())]
         elif not _travels(item):
@@ -227,7 +245,7 @@ def _place() -> list[Any]:
     ]
 
 
-def _read_files(spark: SparkSession, item: Input, spec: IngestSpec) -> DataFrame:
+def _read_files(spark: SparkSession, item: Input, columns: Sequence[ColumnName]) -> DataFrame:
     from pyspark.sql import functions as F
 
     paths = [spark_path(path, spark) for path in item.paths]
@@ -237,7 +255,7 @@ def _read_files(spark: SparkSession, item: Input, spec: IngestSpec) -> DataFrame
         # Read line by line: numbers keep their digits, and the line is at hand when it has to be put aside.
         lines = reader.text(paths).select("value", *_place()).where(F.trim("value") != "")
         options = {**{k: str(v) for k, v in options.items()}, "columnNameOfCorruptRecord": _CORRUPT}
-        names = _fields(spec, item)
+        names = _fields(columns, item)
         found = F.from_json("value", f"{_texts(names)}{_nested(names)}", options)
         parsed = lines.select(found.alias("found"), "value", "file", "block", "at")
         columns = [_json_value(name).alias(name) for name in names]
@@ -267,10 +285,8 @@ def _read_files(spark: SparkSession, item: Input, spec: IngestSpec) -> DataFrame
     )  # fmt: skip
 
 
-def _fields(spec: IngestSpec, item: Input) -> list[str]:
+def _fields(columns: Sequence[ColumnName], item: Input) -> list[str]:
     """The fields of JSON objects that the specification uses."""
-    columns = [spec.source, spec.target, *(c.column for c in (spec.weight, spec.timestamp) if c is not None)]
-    columns += [name if a.column is None else a.column for name, a in spec.attributes.items()]
     columns = [item.columns.get(name, name) if isinstance(name, str) else name for name in columns]
     for name in columns:
         if isinstance(name, int):

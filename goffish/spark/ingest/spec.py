@@ -10,11 +10,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from goffish.definitions import Definition, duration_s, read_definition
+from goffish.gofs.series import Attribute
+from goffish.gofs.series.model import EXISTS
 
 Format = Literal["csv", "json", "parquet", "orc", "avro", "delta", "iceberg", "jdbc"]
 Duplicates = Literal["min", "sum", "first", "drop", "keep"]
 ColumnName = Annotated[str | int, Field(union_mode="left_to_right")]
 
+#: Types of attributes, as GoFS names them.
+GOFS_TYPES = {
+    "integer": "int64", "real": "float64", "text": "string", "boolean": "bool", "integers": "list<int64>",
+    "texts": "list<string>",
+}  # fmt: skip
 _MICROS = 1_000_000
 #: Options of Spark's readers that would change what a row is, or hide rows.
 _OWN_OPTIONS = {"mode", "columnnameofcorruptrecord", "inferschema", "enforceschema", "schema", "mergeschema"}
@@ -165,6 +172,27 @@ class AttributeColumn(Definition):
     column: ColumnName | None = None
 
 
+class VertexAttribute(AttributeColumn):
+    """A column that is kept as an attribute of the vertices. The type alone may be given instead.
+
+    Attributes
+    ----------
+    type : {"integer", "real", "text", "boolean", "integers", "texts"}
+        The last two are lists of all values in an instance; they require the `timestamp` of the table.
+    column : str or int, optional
+        Name, or position from 0; default: the name of the attribute. Of lists also a column of arrays.
+    default : bool, int, float or str, optional
+        Value of a vertex in an instance without a row for it; default: none, or the empty list. Requires `timestamp`.
+    """
+
+    type: Literal["integer", "real", "text", "boolean", "integers", "texts"]  # type: ignore[assignment]
+    default: bool | int | float | str | None = None
+
+    @property
+    def is_list(self) -> bool:
+        return self.type in ("integers", "texts")
+
+
 class TimeRange(Definition):
     """A range of time.
 
@@ -244,6 +272,82 @@ class PartitionRules(Definition):
     seed: int = Field(default=0, ge=0, lt=2**31, strict=True)
 
 
+def _column_alone(value: Any) -> Any:
+    return {"column": value} if isinstance(value, str | int) and not isinstance(value, bool) else value
+
+
+def _type_alone(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: {"type": kind} if isinstance(kind, str) else kind for name, kind in value.items()}
+
+
+Timestamp = Annotated[TimeColumn | None, BeforeValidator(_column_alone)]
+
+
+def _attribute_of(name: str, kind: str, default: Any = None) -> Attribute:
+    """An attribute as GoFS stores it; raises `InputError` for a bad name or default."""
+    return Attribute(name, GOFS_TYPES[kind], default)
+
+
+class VertexTable(Definition):
+    """Rows that describe vertices: their attributes, or with `timestamp` their values over time.
+
+    A vertex without edges is in the graph as well. The first row of a vertex (and instance) counts; rows that say the
+    same are merged with it, and others are rejected.
+
+    Attributes
+    ----------
+    inputs : list of Input
+    vertex : str or int
+        Column with the label: name, or position from 0; ``user.id`` is a field of a nested column.
+    timestamp : TimeColumn, optional
+        Default: the attributes hold at all times. Requires `instances`.
+    attributes : mapping of VertexAttribute
+        Columns to keep; without any, the table only lists vertices.
+    """
+
+    inputs: list[Input] = Field(min_length=1)
+    vertex: ColumnName
+    timestamp: Timestamp = None
+    attributes: Annotated[dict[str, VertexAttribute], BeforeValidator(_type_alone)] = {}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> VertexTable:
+        for name, one in self.attributes.items():
+            if self.timestamp is None and (one.is_list or one.default is not None):
+                what = f"type {one.type}" if one.is_list else "default"
+                raise ValueError(f"attributes.{name}: {what} requires the field timestamp")
+            _attribute_of(name, one.type, one.default)
+        if self.timestamp is not None and not self.attributes:
+            raise ValueError("timestamp requires attributes")
+        return self
+
+    @property
+    def columns(self) -> list[ColumnName]:
+        """Columns of the inputs that are read."""
+        return [self.vertex, *_columns_of(self.timestamp), *_columns_of_attributes(self.attributes)]
+
+    @property
+    def attribute_types(self) -> dict[str, str]:
+        return {name: attribute.type for name, attribute in self.attributes.items()}
+
+    @property
+    def values(self) -> tuple[Attribute, ...]:
+        """The attributes of a time series."""
+        return tuple(
+            _attribute_of(name, one.type, () if one.is_list else one.default) for name, one in self.attributes.items()
+        )
+
+
+def _columns_of(*fields: WeightColumn | TimeColumn | None) -> list[ColumnName]:
+    return [field.column for field in fields if field is not None]
+
+
+def _columns_of_attributes(attributes: Mapping[str, AttributeColumn]) -> list[ColumnName]:
+    return [name if one.column is None else one.column for name, one in attributes.items()]
+
+
 class IngestSpec(Definition):
     """An ingest job. Dates and times are ISO 8601 (UTC by default) or seconds since 1970.
 
@@ -261,6 +365,8 @@ class IngestSpec(Definition):
         Required with `instances` and `clean.window`.
     attributes : mapping of AttributeColumn
         Further columns to keep on the edges.
+    vertices : list of VertexTable
+        Tables of vertices. A single one may be given alone.
     clean : CleaningRules
     instances : InstanceRules, optional
         Default: one graph for all times.
@@ -272,24 +378,18 @@ class IngestSpec(Definition):
     target: ColumnName
     labels: Literal["integer", "text"] = "integer"
     directed: bool = Field(default=False, strict=True)
-    weight: WeightColumn | None = None
-    timestamp: TimeColumn | None = None
-    attributes: dict[str, AttributeColumn] = {}
+    weight: Annotated[WeightColumn | None, BeforeValidator(_column_alone)] = None
+    timestamp: Timestamp = None
+    attributes: Annotated[dict[str, AttributeColumn], BeforeValidator(_type_alone)] = {}
+    vertices: list[VertexTable] = []
     clean: CleaningRules = CleaningRules()
     instances: InstanceRules | None = None
     partition: PartitionRules = PartitionRules()
 
-    @field_validator("weight", "timestamp", mode="before")
+    @field_validator("vertices", mode="before")
     @classmethod
-    def _column_alone(cls, value: Any) -> Any:
-        return {"column": value} if isinstance(value, str | int) and not isinstance(value, bool) else value
-
-    @field_validator("attributes", mode="before")
-    @classmethod
-    def _type_alone(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        return {name: {"type": kind} if isinstance(kind, str) else kind for name, kind in value.items()}
+    def _table_alone(cls, value: Any) -> Any:
+        return [value] if isinstance(value, Mapping) else value
 
     @model_validator(mode="after")
     def _fits_together(self) -> IngestSpec:
@@ -301,7 +401,35 @@ class IngestSpec(Definition):
             raise ValueError("clean.duplicates: keep is not supported with instances, in which an edge has one value")
         if "weight" in self.attributes:
             raise ValueError("attributes.weight: reserved name; use the field weight or another name")
+        if self.instances is not None and EXISTS in self.attributes:
+            raise ValueError(f"attributes.{EXISTS}: reserved name with instances; use another name")
+        for name, one in self.attributes.items():
+            _attribute_of(name, one.type)
+        self._check_vertices()
         return self
+
+    def _check_vertices(self) -> None:
+        owner: dict[str, int] = {}
+        for at, table in enumerate(self.vertices):
+            if table.timestamp is not None and self.instances is None:
+                raise ValueError(f"vertices[{at}].timestamp requires the field instances")
+            for name in table.attributes:
+                if owner.setdefault(name, at) != at:
+                    raise ValueError(
+                        f"vertices[{at}].attributes.{name}: vertices[{owner[name]}] has this attribute; "
+                        "use another name, or one table with several inputs"
+                    )
+
+    @property
+    def columns(self) -> list[ColumnName]:
+        """Columns of the inputs of edges that are read."""
+        ends = [self.source, self.target]
+        return [*ends, *_columns_of(self.weight, self.timestamp), *_columns_of_attributes(self.attributes)]
+
+    @property
+    def every_input(self) -> list[Input]:
+        """The inputs of edges, then those of the tables of vertices; their places are the numbers in the quarantine."""
+        return [*self.inputs, *(item for table in self.vertices for item in table.inputs)]
 
     @property
     def attribute_types(self) -> dict[str, str]:

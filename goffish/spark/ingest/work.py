@@ -6,11 +6,14 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import NDArray
 
 from goffish.gopher.spark.session import is_local
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 Announce = Callable[[str], None]
@@ -22,6 +25,13 @@ def spark_path(path: str | Path, spark: SparkSession) -> str:
     if "://" in text or not is_local(spark):
         return text
     return f"file://{Path(text).absolute()}"
+
+
+class Shared(Protocol):
+    """A column that all tasks read."""
+
+    @property
+    def value(self) -> NDArray[Any]: ...
 
 
 class WorkFolder:
@@ -42,6 +52,7 @@ class WorkFolder:
     def __init__(self, spark: SparkSession, place: str, key: str, announce: Announce) -> None:
         self.spark, self.place, self._announce = spark, place, announce
         self._files = Files(spark, place)
+        self._shared: list[Broadcast[NDArray[Any]]] = []
         names = self._files.list()
         if names and f"key.{key}" not in names:
             self._files.delete()
@@ -77,6 +88,17 @@ class WorkFolder:
             self._done[name] = "json"
         found: dict[str, Any] = json.loads(self._files.read(f"{name}.json"))
         return found
+
+    def share(self, values: NDArray[Any]) -> Shared:
+        """Values that the tasks of the job read; each process of Python holds them once."""
+        shared: Shared = self.spark.sparkContext.broadcast(values)
+        self._shared.append(shared)
+        return shared
+
+    def release(self) -> None:
+        """No task needs what was shared any more."""
+        while self._shared:
+            self._shared.pop().destroy()
 
     def remove(self) -> None:
         """The job is done: the steps are not needed any more."""

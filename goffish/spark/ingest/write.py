@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +19,15 @@ from goffish.gofs.files import Folder
 from goffish.gofs.manifest import FileEntry, Manifest
 from goffish.gofs.series.slices import ELEMENTS
 from goffish.gofs.store import is_store_file
-from goffish.spark.ingest.blocks import Sent, exchange, grouped
+from goffish.spark.ingest.blocks import Route, Sent, exchange, grouped
 from goffish.spark.ingest.edges import Windows
-from goffish.spark.ingest.labels import Vertices, beside
-from goffish.spark.ingest.plan import ARROW_TYPES, REPORT, Plan, empty_tables
-from goffish.spark.ingest.series import write_values
-from goffish.spark.ingest.slices import PLACES, SPOT_BITS, find_pieces, write_partition
+from goffish.spark.ingest.labels import Vertices
+from goffish.spark.ingest.plan import ARROW_TYPES, REPORT, SPOT_BITS, Plan, empty_tables
+from goffish.spark.ingest.series import write_values, write_vertex_values
+from goffish.spark.ingest.slices import PLACES, find_pieces, write_partition
 from goffish.spark.ingest.spec import IngestSpec
+from goffish.spark.ingest.vertices import KEPT, VertexRows
+from goffish.spark.ingest.work import Shared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,103 +35,172 @@ if TYPE_CHECKING:
 Reports = dict[int, list[dict[str, Any]]]
 
 
-def make_places(edges: DataFrame, owner: DataFrame, vertices: Vertices, parts: int) -> DataFrame:
-    """Where every vertex goes (`PLACES`), from the edges and the columns ``number`` and ``owner`` of all vertices."""
-    inside = edges.select("u", "v")
-    for end in "uv":
-        ends = owner.select(owner["number"].alias(end), owner["owner"].alias(f"{end}_owner"))
-        inside = inside.join(beside(ends, vertices.size), end)
-    return exchange([(inside, _inside), (owner, _at_home)], parts, find_pieces, PLACES)
+class Places(NamedTuple):
+    """The columns of `PLACES` by the number of the vertex."""
+
+    spot: NDArray[np.int64]
+    piece: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, table: DataFrame) -> Places:
+        """Collect them."""
+        rows = table.toArrow()
+        number = rows.column("number").to_numpy()
+        columns = [np.empty(number.size, np.int64) for _ in range(2)]
+        for column, name in zip(columns, ("spot", "piece"), strict=True):
+            column[number] = rows.column(name).to_numpy()
+        return cls(*columns)
 
 
-def _inside(edges: pa.Table) -> Sent:
-    u, v = (edges.column(f"{end}_owner").to_numpy() for end in "uv")
-    rows = np.flatnonzero(u == v)
-    return Sent(rows, u[rows])
+def make_places(edges: DataFrame, owner: Shared, vertices: Vertices, parts: int) -> DataFrame:
+    """Where every vertex goes (`PLACES`), from the edges and the owners of all vertices."""
+    every = edges.sparkSession.range(vertices.size).withColumnRenamed("id", "number")
+    return exchange([(edges.select("u", "v"), _Inside(owner)), (every, _AtHome(owner))], parts, find_pieces, PLACES)
 
 
-def _at_home(vertices: pa.Table) -> Sent:
-    return Sent(np.arange(vertices.num_rows), vertices.column("owner").to_numpy())
+@dataclass(frozen=True)
+class _Inside:
+    """Sends the edges inside of partitions there."""
+
+    owner: Shared
+
+    def __call__(self, edges: pa.Table) -> Sent:
+        u, v = (self.owner.value[edges.column(end).to_numpy()] for end in "uv")
+        rows = np.flatnonzero(u == v)
+        return Sent(edges, rows, u[rows])
 
 
-def make_plan(places: DataFrame, vertices: Vertices, spec: IngestSpec, store: str, windows: Windows | None) -> Plan:
+@dataclass(frozen=True)
+class _AtHome:
+    """Sends vertices to their partitions."""
+
+    owner: Shared
+
+    def __call__(self, vertices: pa.Table) -> Sent:
+        return Sent(vertices, np.arange(vertices.num_rows), self.owner.value[vertices.column("number").to_numpy()])
+
+
+def make_plan(places: Places, vertices: Vertices, spec: IngestSpec, store: str, windows: Windows | None) -> Plan:
     """Count the vertices and subgraphs of all partitions, which fixes the partitioned numbering."""
-    from pyspark.sql import functions as F
-
     parts = spec.partition.parts
-    owner = F.shiftright("spot", SPOT_BITS)
-    counted = places.groupBy(owner.alias("owner"), "piece").count().orderBy("owner", "piece").toArrow()
-    owners, counts = (counted.column(name).to_numpy() for name in ("owner", "count"))
-    sizes = np.bincount(owners, counts, parts).astype(np.int64)
-    pieces = np.bincount(owners, minlength=parts)
+    owner = places.spot >> SPOT_BITS
+    sizes, pieces = np.bincount(owner, minlength=parts), np.zeros(parts, np.int64)
+    np.maximum.at(pieces, owner, places.piece + 1)
+    counts = np.bincount(_starts(pieces)[owner] + places.piece)
     starts = ends = None
     if windows is not None:
         starts = windows.start + windows.period * np.arange(windows.size, dtype=np.int64)
         ends = starts + windows.period
     rules = spec.instances
+    fixed = [table.attribute_types for table in spec.vertices if table.timestamp is None]
     return Plan(
         store, vertices.size, spec.directed, spec.weight is not None, vertices.label_type(spec),
-        {name: ARROW_TYPES[kind] for name, kind in spec.attribute_types.items()},
+        _arrow_types(spec.attribute_types), _arrow_types(reduce(operator.or_, fixed, {})),
         _starts(sizes), _starts(pieces), _starts(counts), starts, ends,
         1 if rules is None else rules.pack, 1 if rules is None else rules.bins,
+        [value for table in spec.vertices if table.timestamp is not None for value in table.values],
     )  # fmt: skip
+
+
+def _arrow_types(kinds: Mapping[str, str]) -> dict[str, str]:
+    return {name: ARROW_TYPES[kind] for name, kind in kinds.items()}
 
 
 def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def write_slices_of(plan: Plan, edges: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
+def write_slices_of(
+    plan: Plan, edges: DataFrame, spots: Shared, vertices: Vertices, described: Sequence[VertexRows]
+) -> DataFrame:
     """Every partition's slice is built and written by one task; gives their reports."""
-    members = places.select("number", "spot")
-    if not vertices.implicit:
-        members = members.join(beside(vertices.table, vertices.size), "number")
+    from pyspark.sql import functions as F
+
+    members = vertices.table
+    if vertices.implicit:
+        members = members.select("number")
+    first = 0
+    for one in described:
+        if one.of.timestamp is None and one.of.attributes:
+            columns = {f"a{at}": f"v{first + at}" for at in range(len(one.of.attributes))}
+            values = one.numbered(vertices).where(F.col("state") == KEPT).drop("state", "order")
+            members = members.join(values.withColumnsRenamed(columns), "number", "left")
+            first += len(columns)
 
     def build(partition: int, tables: list[pa.Table | None]) -> pa.Table:
         own = [table if table is not None else empty for table, empty in zip(tables, empty_tables(plan), strict=True)]
         return write_partition(plan, partition, *own)
 
-    both = [(_with_spots(edges, places, vertices), _touching), (members, _to_spot)]
+    both: list[tuple[DataFrame, Route]] = [(edges, _Touching(spots)), (members, _ToSpot(spots))]
     return exchange(both, plan.parts, build, REPORT)
 
 
-def write_values_of(
-    plan: Plan, entries: DataFrame, places: DataFrame, vertices: Vertices, reports: Reports
-) -> DataFrame:
+def write_values_of(plan: Plan, entries: DataFrame, spots: Shared, reports: Reports) -> DataFrame:
     """The values of each partition and group of instances are written by one task; gives their reports."""
     assert plan.starts is not None
-    elements = {part: FileEntry(**bodies[0]["files"][ELEMENTS]) for part, bodies in reports.items()}
-
-    def groups(rows: pa.Table) -> Sent:
-        sent = _touching(rows)
-        return sent._replace(kind=rows.column("instance").to_numpy()[sent.rows] // plan.pack)
+    elements = _elements(reports)
 
     def write(part: int, group: int, rows: pa.Table | None) -> pa.Table:
         return write_values(plan, part, group, elements[part], rows)
 
     sizes = (plan.parts, -(-plan.starts.size // plan.pack))
-    return grouped(_with_spots(entries, places, vertices), groups, sizes, write, REPORT)
+    return grouped(entries, _Touching(spots, plan.pack), sizes, write, REPORT)
 
 
-def _with_spots(edges: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
-    """Edges with the spots of their ends in the place of the numbers."""
-    from pyspark.sql import functions as F
+def write_vertex_values_of(
+    plan: Plan, described: VertexRows, spots: Shared, vertices: Vertices, reports: Reports
+) -> DataFrame:
+    """The same for the values of vertices."""
+    assert plan.starts is not None
+    elements, attributes = _elements(reports), described.of.values
 
-    for end in "uv":
-        spots = places.select(F.col("number").alias(end), F.col("spot").alias(f"{end}_spot"))
-        edges = edges.join(beside(spots, vertices.size), end)
-    return edges.drop("u", "v").withColumnsRenamed({"u_spot": "u", "v_spot": "v"})
+    def write(part: int, group: int, rows: pa.Table | None) -> pa.Table:
+        return write_vertex_values(plan, part, group, elements[part], attributes, rows)
 
-
-def _touching(edges: pa.Table) -> Sent:
-    """Every edge goes to each partition that it touches."""
-    u, v = (edges.column(end).to_numpy() >> SPOT_BITS for end in "uv")
-    cut = np.flatnonzero(u != v)
-    return Sent(np.concatenate((np.arange(u.size), cut)), np.concatenate((u, v[cut])))
+    sizes = (plan.parts, -(-plan.starts.size // plan.pack))
+    rows = described.numbered(vertices).drop("state")
+    return grouped(rows, _ToSpot(spots, plan.pack), sizes, write, REPORT)
 
 
-def _to_spot(vertices: pa.Table) -> Sent:
-    return Sent(np.arange(vertices.num_rows), vertices.column("spot").to_numpy() >> SPOT_BITS)
+def _elements(reports: Reports) -> dict[int, FileEntry]:
+    return {part: FileEntry(**bodies[0]["files"][ELEMENTS]) for part, bodies in reports.items()}
+
+
+def _group(table: pa.Table, rows: NDArray[np.int64], pack: int | None) -> NDArray[np.int64] | int:
+    """Group of instances of some rows."""
+    return 0 if pack is None else table.column("instance").to_numpy()[rows] // pack
+
+
+@dataclass(frozen=True)
+class _Touching:
+    """Sends every edge to each partition that it touches, with the spots of its ends in the place of the numbers."""
+
+    spots: Shared
+    pack: int | None = None
+
+    def __call__(self, edges: pa.Table) -> Sent:
+        ends = [self.spots.value[edges.column(end).to_numpy()] for end in "uv"]
+        edges = edges.drop_columns(["u", "v"])
+        for name, end in zip("uv", ends, strict=True):
+            edges = edges.append_column(name, pa.array(end))
+        u, v = (end >> SPOT_BITS for end in ends)
+        cut = np.flatnonzero(u != v)
+        rows = np.concatenate((np.arange(u.size), cut))
+        return Sent(edges, rows, np.concatenate((u, v[cut])), _group(edges, rows, self.pack))
+
+
+@dataclass(frozen=True)
+class _ToSpot:
+    """Sends rows of vertices to their partitions, with their spots."""
+
+    spots: Shared
+    pack: int | None = None
+
+    def __call__(self, vertices: pa.Table) -> Sent:
+        spot = self.spots.value[vertices.column("number").to_numpy()]
+        rows = np.arange(spot.size)
+        return Sent(vertices.append_column("spot", pa.array(spot)), rows, spot >> SPOT_BITS,
+                    _group(vertices, rows, self.pack))  # fmt: skip
 
 
 def collect_reports(table: DataFrame) -> Reports:
@@ -162,6 +236,7 @@ def make_manifest(
         remote=[body["remote"] for body in bodies],
         weighted=plan.weighted,
         label_type=plan.label_type,
+        vertex_schema=dict(plan.vertex_attributes),
         edge_schema=dict(plan.attributes),
         partitioner=dict(partitioner),
     )

@@ -62,3 +62,27 @@ def test_interrupted_ends_at_once(stamped: Any, tmp_path: Path) -> None:
     assert process.returncode == 130 and time.monotonic() - begun < 10
     assert errors.splitlines()[-1].startswith("interrupted")
     assert not (tmp_path / "s" / "manifest.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["done.vertices-0.*", "done.described-0.*", "done.labels.*"])
+def test_killed_with_tables_of_vertices(stamped: Any, spark: Any, tmp_path: Path, step: str) -> None:
+    """Breaks when rows of vertices are lost, or counted twice, by the run that resumes."""
+    from goffish.spark.ingest import ingest
+
+    _, _, spec, _ = stamped
+    (tmp_path / "v.csv").write_text("id,kind\n" + "".join(f"{at},{at % 3}\n" for at in range(-9, 40)) + "1,9\nx,1\n")
+    files = [{"path": str(tmp_path / "v.csv"), "options": {"header": True}}]
+    spec = {**spec, "vertices": {"inputs": files, "vertex": "id", "attributes": {"kind": "integer"}}}
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    process = _started(tmp_path / "spec.yaml", tmp_path / "s")
+    _wait_for(tmp_path, f"s.work/{step}", process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not (tmp_path / "s" / "manifest.json").exists()
+    again = _started(tmp_path / "spec.yaml", tmp_path / "s")
+    report = json.loads(again.communicate()[0])
+    assert again.returncode == 0 and report["continued"] and not (tmp_path / "s.work").exists()
+    whole = ingest(spec, tmp_path / "t", spark)
+    assert files_of(tmp_path / "s") == files_of(tmp_path / "t") and report["vertex_rows"] == whole.vertex_rows
+    assert report["vertex_rows"]["rules"] == {"duplicate": 1, "vertex_unreadable": 1}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from goffish.spark.ingest import blocks as blocks_module
 from goffish.spark.ingest.blocks import Pack, Sent, unpack
+from goffish.spark.ingest.labels import Ends
 from goffish.spark.ingest.merge import Merge, ToRanges
 
 Link = tuple[int, int, int, float, str]
@@ -84,7 +85,7 @@ def test_every_row_arrives_where_it_was_sent(rows: list[Any], batch: int, target
         odd = np.flatnonzero(numbers % 2)
         chosen = np.concatenate((np.arange(numbers.size), odd))
         target = np.concatenate((numbers % targets, (numbers[odd] + 1) % targets))
-        return Sent(chosen, target, np.abs(numbers[chosen]) % 3)
+        return Sent(table, chosen, target, np.abs(numbers[chosen]) % 3)
 
     kept = blocks_module.BLOCK_BYTES, blocks_module._PACKED_ROWS
     try:
@@ -112,6 +113,6 @@ def test_every_row_arrives_where_it_was_sent(rows: list[Any], batch: int, target
 
 
 def test_ranges_hold_the_rows_from_one_bound_to_the_next() -> None:
-    links = pa.table({"u": [0, 4, 5, 9, 10, 99]})
-    assert ToRanges(np.array([5, 10]))(links).target.tolist() == [0, 0, 1, 1, 2, 2]
-    assert ToRanges(np.empty(0, np.int64))(links).target.tolist() == [0] * 6
+    links, ends = pa.table({"u": [0, 4, 5, 9, 10, 99], "v": [100] * 6}), Ends(directed=False)
+    assert ToRanges(np.array([5, 10]), ends)(links).target.tolist() == [0, 0, 1, 1, 2, 2]
+    assert ToRanges(np.empty(0, np.int64), ends)(links).target.tolist() == [0] * 6

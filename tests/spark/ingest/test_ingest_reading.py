@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +20,10 @@ from tests.spark.ingest.rows import quarantined
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import functions as F
+
 from goffish.spark.ingest import run as run_module
-from goffish.spark.ingest.clean import parsed_rows
+from goffish.spark.ingest.clean import _real, parsed_rows
 from goffish.spark.ingest.sources import open_inputs
 
 DAY = 86_400 * 10**6
@@ -30,7 +33,9 @@ def _parsed(spark: Any, spec: dict[str, Any]) -> list[Any]:
     checked = read_spec(spec)
     inner = run_module._inner(spark)
     return (
-        parsed_rows(open_inputs(inner, checked, {}, spark), checked).orderBy("input", "file", "block", "at").collect()
+        parsed_rows(open_inputs(inner, checked, {}, spark, ""), checked)
+        .orderBy("input", "file", "block", "at")
+        .collect()
     )
 
 
@@ -137,3 +142,44 @@ def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "q" / "thesis.tex").write_text("")
     with pytest.raises(InputError, match=r"contains thesis\.tex, which no ingest wrote"):
         ingest(base, tmp_path / "s", spark, quarantine=tmp_path / "q")
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_decimal_numbers_and_what_only_java_takes(spark: Any, text: bool) -> None:
+    """Breaks when a text that is no decimal number counts as one, or a number is read otherwise than by Python."""
+    given = [
+        "1",
+        " 4 ",
+        "1.e5",
+        "+.5e-3",
+        ".",
+        "1.0f",
+        "1d",
+        "0x1p3",
+        "0x.8p1",
+        "1e",
+        "++5",
+        "1 2",
+        "",
+        "-0",
+        "1e999",
+        "-inf",
+        "Infinity",
+        "nan",
+        "\t7\t",
+        "\x017",
+        "7\x01",
+        "1_0",
+        "٣",
+        "e5",
+        "1.5.",
+        "0.1",
+        "123456789.123456789",
+    ]
+    if text:
+        given = [f"{sign}{one}{end}" for one in given for sign in ("", "-", " ") for end in ("", " ", "0")]
+    plain = re.compile(r"[ \t]*[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|infinity|nan)[ \t]*", re.A | re.I)
+    expected = [float(one) if plain.fullmatch(one) else None for one in given]
+    frame = spark.createDataFrame([(one,) for one in given], "text string")
+    found = [row[0] for row in frame.select(_real(F.col("text"), "string")).collect()]
+    assert [repr(one) for one in found] == [repr(one) for one in expected]

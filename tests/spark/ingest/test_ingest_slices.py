@@ -52,7 +52,9 @@ def _distributed(case: Case, labels: pa.Array | None, store: str, **timed: Any) 
         np.bincount(owner, minlength=case.k), [part.size if part.any() else 0 for part in sizes], counts[counts > 0]
     )]  # fmt: skip
     kind = "implicit" if labels is None else "string"
-    plan = Plan(store, graph.num_vertices, graph.directed, True, kind, {"kind": "int64"}, *starts, **timed)
+    plan = Plan(
+        store, graph.num_vertices, graph.directed, True, kind, {"kind": "int64"}, {"size": "int64"}, *starts, **timed
+    )
     edges = pa.table({**{name: edges.column(name) for name in edges.column_names}, "u": spot[u], "v": spot[v]})
     reports = {}
     shuffled = np.random.default_rng(1).permutation(u.size)
@@ -61,6 +63,7 @@ def _distributed(case: Case, labels: pa.Array | None, store: str, **timed: Any) 
             continue
         touching = shuffled[(owner[u] == part)[shuffled] | (owner[v] == part)[shuffled]]
         members = place.filter(pa.array(owner == part)).append_column("part", pa.array(owner[owner == part]))
+        members = members.append_column("v0", pa.array(members.column("number").to_numpy() * 3))
         if labels is not None:
             members = members.append_column("label", labels.filter(pa.array(owner == part)))
         row = write_partition(plan, part, edges.take(pa.array(touching)), members)
@@ -81,7 +84,8 @@ def test_slices_are_those_of_the_whole_graph_byte_by_byte(case: Case, named: boo
     kinds = np.arange(u.size) % 3
     whole = from_edges(
         u, v, weight, directed=case.graph.directed, labels=labels or np.arange(case.graph.num_vertices),
-        self_loops="keep", edge_attributes={"kind": kinds},
+        self_loops="keep", vertex_attributes={"size": np.arange(case.graph.num_vertices) * 3},
+        edge_attributes={"kind": kinds},
     )  # fmt: skip
     layout = build_layout(whole, case.owner, case.k, partitioner={"method": "given"})
     expected = Manifest(layout.info, tuple(
@@ -135,6 +139,7 @@ def test_values_are_those_of_one_machine_byte_by_byte(
 
     whole = from_edges(
         u, v, weight, directed=case.graph.directed, labels=np.arange(case.graph.num_vertices), self_loops="keep",
+        vertex_attributes={"size": np.arange(case.graph.num_vertices) * 3},
         edge_attributes={"kind": np.arange(u.size) % 3},
     )  # fmt: skip
     own = (Attribute("exists", "bool", False), Attribute("weight", "float64"), Attribute("kind", "int64"))
