@@ -12,7 +12,10 @@ from goffish.errors import StoreError
 
 NAME = "manifest.json"
 FORMAT = "goffish-store"
-VERSION = 1
+#: Versions from which on stores can be read: 2 with a template that has grown since its series was written.
+VERSION = 2
+#: What a partition of such a template has besides.
+GROWTH = "series-growth"
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def decode(data: bytes, where: str) -> Manifest:
 def _body(manifest: Manifest) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 2 if any(GROWTH in part for part in manifest.files) else 1,
         "graph": asdict(manifest.info),
         "partitions": [{kind: asdict(entry) for kind, entry in part.items()} for part in manifest.files],
     }

@@ -31,15 +31,14 @@ def describe_series(path: str | Path) -> dict[str, Any]:
     """
     series = open_series(path)
     files = read_manifest(open_folder(path)).files
-    groups = -(-len(series) // series.pack)
     attributes: list[dict[str, Any]] = []
     largest = 0
     for name in series.schema:
         sizes = [
             files[partition][slice_kind(name, group, number)].size
             for partition in range(series.num_partitions)
-            for group in range(groups)
-            for number in range(series.elements(partition).num_bins)
+            for group, generation in enumerate(series.groups.generations.tolist())
+            for number in range(series.elements(partition).bins_in(generation))
         ]
         attribute = series.schema[name]
         default: Any = attribute.default if attribute.default_column is None else f"column {attribute.default_column}"

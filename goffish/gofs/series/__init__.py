@@ -12,12 +12,14 @@ See docs/specs/time-series.md, section 5.
 """
 
 from goffish.gofs.series.cache import SeriesCounters
+from goffish.gofs.series.growth import Growth, grown_template
 from goffish.gofs.series.model import Attribute, InstanceData, SeriesSchema, SparseColumn, moment
 from goffish.gofs.series.reading import Instance, Series, as_series, open_series
 from goffish.gofs.series.slices import Elements
-from goffish.gofs.series.write import append_instances, write_series
+from goffish.gofs.series.write import append_instances, compact_series, write_series
 
 __all__ = [
-    "Attribute", "Elements", "Instance", "InstanceData", "Series", "SeriesCounters", "SeriesSchema", "SparseColumn",
-    "append_instances", "as_series", "moment", "open_series", "write_series",
+    "Attribute", "Elements", "Growth", "Instance", "InstanceData", "Series", "SeriesCounters", "SeriesSchema",
+    "SparseColumn", "append_instances", "as_series", "compact_series", "grown_template", "moment", "open_series",
+    "write_series",
 ]  # fmt: skip

@@ -61,7 +61,7 @@ def _slices(plan: Plan, group: int, elements: Elements, rows: pa.Table) -> Itera
     schema = series_schema(plan)
     columns = {attribute.name: values[attribute.name].take(pa.array(order)) for attribute in schema.edge}
     for number in range(elements.num_bins):
-        own = elements.rows("edge", number)
+        own = elements.stored("edge", number)
         places = [_places(edge, low, high, elements.edge_id[own]) for low, high in pairwise(limits)]
         for attribute in schema.edge:
             taken = [columns[attribute.name].take(place) for place in places]
