@@ -158,7 +158,7 @@ def _events_graph(store: PartitionedGraph, labels: tuple[Any, Any, Any], table: 
 def advice(series: Series) -> list[str]:
     """A hint at what makes a series faster that has been appended to often."""
     groups, least = len(series.groups), -(-len(series) // series.pack)
-    if groups <= max(2 * least, least + MANY_GROUPS):
+    if groups < max(2 * least, least + MANY_GROUPS):
         return []
     return [
         f"the {len(series):,} instances lie in {groups:,} packs instead of {least:,}; "
@@ -185,7 +185,7 @@ def _limits(series: Series, moments: NDArray[np.int64], step: int | None) -> NDA
     if not len(series) and step is None:
         raise InputError("window is required: the series has no instances")
     step = step or int(series.ends[-1] - series.starts[-1])
-    first = int(series.ends[-1]) if len(series) else int(moments.min(initial=0)) // step * step
+    first = int(series.ends[-1]) if len(series) else (int(moments.min()) if moments.size else 0) // step * step
     count = 0 if not moments.size else max(0, (int(moments.max()) - first) // step + 1)
     if count > MOST_WINDOWS:
         raise InputError(

@@ -21,8 +21,9 @@ def describe_series(path: str | Path) -> dict[str, Any]:
     -------
     dict
         ``instances``, ``begins``, ``ends``, ``period`` (None where it is not always the same), ``gaps``, ``vertices``,
-        ``edges``, ``partitions``, ``pack``, ``bins``, ``slices``, ``bytes``, ``template_bytes``, ``fullest_slice`` in
-        bytes, and ``attributes``, a list of dicts with name, type, default, slices and bytes.
+        ``edges``, ``partitions``, ``pack``, ``packs``, ``growths`` (how often the template has grown), ``bins``,
+        ``slices``, ``bytes``, ``template_bytes``, ``fullest_slice`` in bytes, and ``attributes``, a list of dicts with
+        name, type, default, slices and bytes.
 
     Raises
     ------
@@ -63,6 +64,8 @@ def describe_series(path: str | Path) -> dict[str, Any]:
         "directed": info.directed,
         "partitions": series.num_partitions,
         "pack": series.pack,
+        "packs": len(series.groups),
+        "growths": int(series.groups.generations.max(initial=0)),
         "bins": series.bins,
         "slices": sum(int(a["slices"]) for a in attributes),
         "bytes": stored,

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import goffish
-from goffish.errors import InputError, StoreError
+from goffish.errors import InputError
 from goffish.gofs import build_layout, verify_store
 from goffish.gofs.files import open_folder
 from goffish.gofs.series import (

@@ -47,7 +47,14 @@ from goffish.gofs.series.slices import (
     numbered,
     slice_kind,
 )  # fmt: skip
-from goffish.gofs.store import check_store_place, is_store_file, read_checked, read_manifest, write_once
+from goffish.gofs.store import (
+    check_store_place,
+    is_store_file,
+    read_checked,
+    read_manifest,
+    stored_bytes,
+    write_once,
+)
 from goffish.graph import Graph
 from goffish.graph.guards import GRAPH_ADVICE, expect, whole_number
 
@@ -199,7 +206,28 @@ def append_instances(
     return tail.count
 
 
-def compact_series(path: str | Path, *, progress: Progress | None = None) -> PartitionedGraph:
+@dataclass(frozen=True)
+class Compaction:
+    """What a compaction made.
+
+    Attributes
+    ----------
+    store : PartitionedGraph
+        The store, opened.
+    packs_before, packs : int
+        Groups of instances that lie together in slices.
+    bytes_before, bytes : int
+        Size of all files of the store.
+    """
+
+    store: PartitionedGraph
+    packs_before: int
+    packs: int
+    bytes_before: int
+    bytes: int
+
+
+def compact_series(path: str | Path, *, progress: Progress | None = None) -> Compaction:
     """Write the series of a store anew, as if all its instances had been written at once.
 
     Parameters
@@ -211,8 +239,8 @@ def compact_series(path: str | Path, *, progress: Progress | None = None) -> Par
 
     Returns
     -------
-    PartitionedGraph
-        The store. Vertices stay in their partitions; values, numbers and results stay the same.
+    Compaction
+        The store and its sizes. Vertices stay in their partitions; values, numbers and results stay the same.
 
     Raises
     ------
@@ -229,15 +257,17 @@ def compact_series(path: str | Path, *, progress: Progress | None = None) -> Par
     >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, compact_series, write_series
     >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
     >>> _ = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, [InstanceData(0, 1)], unit="1")
-    >>> compact_series("days.store").num_edges
-    2
+    >>> compact_series("days.store").packs
+    1
     """
     with open_series(path) as series:
+        size = stored_bytes(path)
         data = (instance.data() for instance in series.instances())
-        return write_series(
+        store = write_series(
             series.graph, path, series.schema, data, pack=series.pack, bins=series.bins, unit=series.unit,
             progress=progress,
         )  # fmt: skip
+        return Compaction(store, len(series.groups), -(-len(series) // series.pack), size, stored_bytes(path))
 
 
 def _check_series(folder: Folder, manifest: Manifest) -> None:
