@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from goffish.errors import StoreError
@@ -74,6 +75,10 @@ class Manifest:
 
     def fingerprint(self) -> str:
         """SHA-256 of the whole content: equal stores have equal fingerprints."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         return _digest(_body(self))
 
 
@@ -135,7 +140,7 @@ def _body(manifest: Manifest) -> dict[str, Any]:
         "format": FORMAT,
         "version": 2 if any(GROWTH in part for part in manifest.files) else 1,
         "graph": asdict(manifest.info),
-        "partitions": [{kind: asdict(entry) for kind, entry in part.items()} for part in manifest.files],
+        "partitions": [{kind: vars(entry) for kind, entry in part.items()} for part in manifest.files],
     }
 
 

@@ -89,7 +89,7 @@ def check_equal(grown: Series, whole: Series) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10_000), directed=st.booleans(), text=st.booleans(), parts=st.integers(1, 5),
     pack=st.sampled_from((1, 2, 10)), appends=st.integers(1, 3),
