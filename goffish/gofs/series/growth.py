@@ -29,12 +29,15 @@ class Growth(NamedTuple):
         The same graph, with `edge_of_arc`.
     vertices, edges : int64 arrays
         Number in it of each vertex and edge that the store has.
+    store : PartitionedGraph
+        The template so far.
     """
 
     graph: PartitionedGraph
     template: Graph
     vertices: NDArray[np.int64]
     edges: NDArray[np.int64]
+    store: PartitionedGraph
 
 
 def grown_template(
@@ -65,7 +68,7 @@ def grown_template(
     about = {name: share.get(name, value) for name, value in info.partitioner.items()}
     finder: Any = info.finder
     layout = build_layout(graph, owner, info.num_partitions, finder=finder, cells=cells, partitioner=about)
-    return Growth(layout, numbered(graph), vertices, edges)
+    return Growth(layout, numbered(graph), vertices, edges, store)
 
 
 def _cells(
@@ -82,11 +85,11 @@ def _cells(
     return np.where((cells == 0) & (free <= sizes.size), free, cells)
 
 
-def grown_elements(store: PartitionedGraph, before: list[Elements], growth: Growth, bins: int) -> Iterator[Elements]:
+def grown_elements(before: list[Elements], growth: Growth, bins: int) -> Iterator[Elements]:
     """Rows and bins of every partition of a template that has grown."""
     rank = growth.graph.read_order()
     for part, elements in enumerate(find_elements(growth.graph, growth.template, bins)):
-        old, new = store.slice(part), growth.graph.slice(part)
+        old, new = growth.store.slice(part), growth.graph.slice(part)
         vertex = rank[growth.vertices[old.vertex_ids]] - new.vertex_start
         yield _grown(before[part], old, elements, new, vertex, growth)
 

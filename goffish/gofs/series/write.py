@@ -153,7 +153,7 @@ def append_instances(
         The template from now on, by whose numbers the instances go. Vertices and edges that it adds do not exist in
         earlier instances, or have defaults there.
     version : str, optional
-        Fingerprint that the store must have, as the elements were numbered by it.
+        Fingerprint that the store must have, as the elements were numbered by it; with `growth`, that of its `store`.
     progress
         Called with the number of instances in the store.
 
@@ -177,6 +177,7 @@ def append_instances(
     with folder.locked(), _Publication(folder) as store:
         manifest = read_manifest(folder)
         _check_series(folder, manifest)
+        version = version if growth is None else growth.store.fingerprint()
         if version is not None and manifest.fingerprint() != version:
             raise StoreError(f"{folder.location}: another process changed the store meanwhile; append again")
         graph = open_version(folder, manifest)
@@ -189,7 +190,7 @@ def append_instances(
             template = numbered(graph.to_graph()) if needs else None
         else:
             check_values(schema, before, growth)
-            parts = list(grown_elements(graph, parts, growth, facts.bins))
+            parts = list(grown_elements(parts, growth, facts.bins))
             store.put_grown(growth.graph, manifest, parts)
             graph, template = growth.graph, growth.template
         statics = statics_of(schema, template) if needs and template is not None else {}
