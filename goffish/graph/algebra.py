@@ -101,7 +101,7 @@ class Grown(NamedTuple):
 
 
 def grow(graph: Graph, more: Graph) -> Grown:
-    """Return a graph with the vertices and edges of another one, and where its own are.
+    """Return a graph with the vertices and edges of another one, and the new numbers of those that it had.
 
     As `union`, without numbering all labels again: new vertices are numbered in the order of the labels if those of the
     graph ascend, else after all others; parallel edges of the graph stay.
