@@ -161,7 +161,7 @@ class Elements:
 
     @cached_property
     def _stored(self) -> dict[str, list[NDArray[np.int64]]]:
-        found = {}
+        found: dict[str, list[NDArray[np.int64]]] = {}
         for place in PLACES:
             if self.grown:
                 bin_of_row = self.grown[place].bin

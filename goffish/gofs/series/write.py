@@ -381,7 +381,7 @@ class _Tail:
         """Instances of a last group that takes more."""
         if not self.starts or self.pack is None or self.generations[-1] != self.generation:
             return 0
-        return (self.count - self.starts[-1]) % self.pack
+        return int(self.count - self.starts[-1]) % self.pack
 
     def begin(self) -> None:
         """A new group begins."""
@@ -404,7 +404,8 @@ class _Places:
         """Numbers over the whole graph of stored rows."""
         elements = self.parts[partition]
         whole = self._vertex_ids[partition] if place == "vertex" else elements.edge_id
-        return whole[elements.row_of(place, stored)]
+        numbers: NDArray[np.int64] = whole[elements.row_of(place, stored)]
+        return numbers
 
 
 def _kept_values(
