@@ -1,4 +1,4 @@
-"""Programs over 50 instances: R1 to R5 and T1 to T7 of docs/specs/time-series.md, section 7.
+"""Programs over 50 instances: R1 to R5, T1 to T7 and A1 of docs/specs/time-series.md, section 7.
 
     python benchmarks/timeseries.py [--only R1 T3 …] [--repeats 3]
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,14 +26,16 @@ from typing import Any
 import _graphs
 import _harness
 import numpy as np
+import pyarrow as pa
 from engines import mpirun
 
 import goffish as gf
 from experiments.timeseries.generators import LATENCY, MEMES, latency_instances, meme_instances, spread
 from goffish.gofs import build_layout
-from goffish.gofs.series import InstanceData, SeriesSchema, open_series, write_series
+from goffish.gofs.series import InstanceData, SeriesSchema, compact_series, open_series, write_series
 from goffish.graph import Graph, from_edges
 from goffish.partition import partition_graph
+from goffish.temporal.build import append_from_events, build_from_events
 
 
 def _rmat() -> Graph:
@@ -329,8 +333,53 @@ def t7(stores: Stores, repeats: int) -> None:
     _harness.print_table(["side by side", "threads", "speed-up", "ranks", "speed-up"], rows)
 
 
+def a1(stores: Stores, repeats: int, scale: int = 16) -> None:
+    """A1: one more window, in which 1 % new edges appear, beside building the series anew from all events."""
+    src, dst, _ = _graphs.rmat(scale)
+    rng = np.random.default_rng(0)
+    ends = np.unique(np.sort(np.stack((src, dst), axis=1), axis=1), axis=0)
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    rng.shuffle(ends)
+    old, fresh = np.split(ends, [-(len(ends) // 100)])
+    again = old[rng.integers(0, len(old), len(old))]
+    first, last = np.concatenate((old, again)), np.concatenate((fresh, old[: len(fresh)]))
+
+    def table(rows: np.ndarray, times: np.ndarray) -> pa.Table:
+        return pa.table({"source": rows[:, 0], "target": rows[:, 1], "timestamp": times})
+
+    before = table(first, rng.integers(0, 50, len(first)))
+    more = table(last, np.full(len(last), 50))
+    every, path = pa.concat_tables([before, more]), stores.folder / "appended"
+    options: dict[str, Any] = {"window": 1, "start": 0, "time_unit": "1", "parts": 4}
+    build_from_events(before, stores.folder / "before", **options)
+    times: dict[str, list[float]] = {"rebuild": [], "append": [], "compact": []}
+    cpu: dict[str, list[float]] = {name: [] for name in times}
+    for _ in range(repeats + 1):
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(stores.folder / "before", path)
+        calls = {
+            "rebuild": lambda: build_from_events(every, stores.folder / "rebuilt", **options),
+            "append": lambda: append_from_events(path, more, time_unit="1"),
+            "compact": lambda: compact_series(path),
+        }
+        for name, call in calls.items():
+            begun, used = time.perf_counter(), sum(os.times()[:4])
+            call()
+            times[name].append(time.perf_counter() - begun)
+            cpu[name].append(sum(os.times()[:4]) - used)
+    rows = []
+    for name in times:
+        row = [name]
+        for kind in (times, cpu):
+            value, whole = (statistics.median(kind[one][1:]) for one in (name, "rebuild"))
+            row += [f"{value:.2f}", f"{value / whole:.1%}"]
+        rows.append(row)
+    print(f"\n### A1: {len(ends):,} edges of R-MAT {scale}, 50 windows and one with 1 % new edges\n")
+    _harness.print_table(["", "seconds (median)", "of a rebuild", "processor seconds (median)", "of a rebuild"], rows)
+
+
 PARTS: dict[str, Callable[[Stores, int], None]] = {
-    "R1": r1, "R3": r3, "R4": r4, "R5": r5, "T3": t3, "T5": t5, "T6": t6, "T7": t7,
+    "R1": r1, "R3": r3, "R4": r4, "R5": r5, "T3": t3, "T5": t5, "T6": t6, "T7": t7, "A1": a1,
 }  # fmt: skip
 
 

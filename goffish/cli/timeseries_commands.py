@@ -1,4 +1,4 @@
-"""``goffish timeseries build``, ``append`` and ``info``: time series of graphs in stores."""
+"""``goffish timeseries build``, ``append``, ``compact`` and ``info``: time series of graphs in stores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def add_series_commands(series: typer.Typer) -> None:
     series.command("build", help="Build a store with a time series from time-stamped edges or a folder of graphs.")(
         _build
     )
-    series.command("append", help="Append later windows to a series without rewriting existing ones.")(_append)
+    series.command("append", help="Append later windows, also with new vertices and edges, to a series.")(_append)
+    series.command("compact", help="Rewrite a series that has been appended to, for faster reading.")(_compact)
     series.command("info", help="Describe a series: time range, attributes, slices, bytes.")(_info)
 
 
@@ -119,6 +120,20 @@ def _append(
             **_named(time_unit=time_unit, self_loops=self_loops),
         )  # fmt: skip
     _print_build(made, store, time.perf_counter() - begun, json, added=True)
+
+
+def _compact(store: _Store, json: Json = False) -> None:
+    from goffish.cli.output import print_facts, print_json
+    from goffish.gofs.series import compact_series
+
+    begun = time.perf_counter()
+    with _progress("instances") as progress:
+        made = compact_series(store, progress=progress)
+    seconds, facts = time.perf_counter() - begun, {name: value for name, value in vars(made).items() if name != "store"}
+    if json:
+        print_json({"store": store, **facts, "seconds": seconds})
+        return
+    print_facts(f"{store}: {seconds:.2f} s", ((name.replace("_", " "), value) for name, value in facts.items()))
 
 
 def _info(store: _Store, json: Json = False) -> None:

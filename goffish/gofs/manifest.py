@@ -6,13 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from goffish.errors import StoreError
 
 NAME = "manifest.json"
 FORMAT = "goffish-store"
-VERSION = 1
+#: Versions from which on stores can be read: 2 with a template that has grown since its series was written.
+VERSION = 2
+#: What a partition of such a template has besides.
+GROWTH = "series-growth"
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,10 @@ class Manifest:
 
     def fingerprint(self) -> str:
         """SHA-256 of the whole content: equal stores have equal fingerprints."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         return _digest(_body(self))
 
 
@@ -130,9 +138,9 @@ def decode(data: bytes, where: str) -> Manifest:
 def _body(manifest: Manifest) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 2 if any(GROWTH in part for part in manifest.files) else 1,
         "graph": asdict(manifest.info),
-        "partitions": [{kind: asdict(entry) for kind, entry in part.items()} for part in manifest.files],
+        "partitions": [{kind: vars(entry) for kind, entry in part.items()} for part in manifest.files],
     }
 
 

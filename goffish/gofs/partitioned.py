@@ -763,6 +763,11 @@ def open_store(path: str | Path) -> PartitionedGraph:
     folder = open_folder(path)
     manifest = read_manifest(folder)
     check_sizes(folder, manifest)
+    return open_version(folder, manifest)
+
+
+def open_version(folder: Folder, manifest: Manifest) -> PartitionedGraph:
+    """The graph of a store as a manifest describes it; files are checked when they are read."""
     return PartitionedGraph(
         manifest.info,
         lambda partition: load_slice(folder, manifest, partition),

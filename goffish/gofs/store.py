@@ -166,6 +166,14 @@ def is_store_file(name: str) -> bool:
     return _OURS.fullmatch(name) is not None
 
 
+def stored_bytes(path: str | Path) -> int:
+    """Size of all files of a store, with those of a version before that readers may have open."""
+    folder = open_folder(path)
+    sizes = folder.listed_sizes()
+    names = [name for name in folder.list() if name == manifests.NAME or is_store_file(name)]
+    return sum(sizes.get(name) or folder.size(name) or 0 for name in names)
+
+
 def write_once(folder: Folder, entry: FileEntry, data: pa.Buffer) -> None:
     """Write a file, unless it is there with the same content."""
     if folder.size(entry.name) != entry.size or manifests.checksum(folder.read(entry.name)) != entry.sha256:

@@ -37,6 +37,32 @@ def ldg(graph: Graph, parts: int, options: LdgOptions | None = None) -> NDArray[
     return _stream(links(graph), parts, options, linear=True, penalty=penalty, room=room)
 
 
+def place_new(graph: Graph, parts: int, owner: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Place the vertices of a graph that are in no part (-1) by linear deterministic greedy; the others stay.
+
+    Parameters
+    ----------
+    owner : int32 array, shape (n,)
+
+    Returns
+    -------
+    int32, shape (n,)
+        As of `ldg`; a part may hold 1.1 times the mean, or as much as the largest does.
+    """
+    found, new = owner.copy(), np.flatnonzero(owner < 0)
+    if not new.size:
+        return found
+    load = np.bincount(owner[owner >= 0], minlength=parts)
+    room = max(capacity(owner.size, parts, 1.1), int(load.max(initial=0)))
+    leaves = 1 << max(parts - 1, 1).bit_length()
+    simple = links(graph)
+    kernels.stream(
+        simple.offsets, simple.targets, new, True, 1.0 - np.arange(room + 1) / room, room, found, load,
+        np.zeros(parts, np.int64), np.empty(2 * leaves, np.int64),
+    )  # fmt: skip
+    return found
+
+
 def fennel(graph: Graph, parts: int, options: FennelOptions | None = None) -> NDArray[np.int32]:
     """Fennel: the part with the largest ``|N(v) ∩ P| - α γ |P|^(γ-1)``, ``α = m k^(γ-1) / n^γ``, at most
     `capacity` vertices.

@@ -7,6 +7,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from goffish.algorithms.catalogue import ALGORITHMS, make
+from goffish.algorithms.dispatch import RUN_OPTIONS
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
 from goffish.gofs.series import Series, as_series
@@ -14,6 +16,8 @@ from goffish.gopher.engine import ENGINES, RunOptions
 from goffish.gopher.run import open_engine
 from goffish.graph.guards import whole_number
 from goffish.temporal import run as engine_run
+from goffish.temporal.each_instance import run_each_instance
+from goffish.temporal.instance_graph import graphs_of
 from goffish.temporal.options import APPLICATIONS, Application
 from goffish.temporal.program import TimeSeriesProgram
 
@@ -39,13 +43,13 @@ def run_series(
     note: Note | None = None,
     **options: Any,
 ) -> SeriesResult:
-    """Run an application by name, or your own program, over the instances of a stored time series.
+    """Run an application or algorithm by name, or your own program, over the instances of a stored time series.
 
     Parameters
     ----------
     application : str or TimeSeriesProgram
-        "tdsp", "memes", "hashtags", "components", "pagerank", "vehicles" or "communities"; or an instance of your
-        program.
+        "tdsp", "memes", "hashtags", "components", "pagerank", "vehicles" or "communities"; the name of any other
+        algorithm of `goffish.run`, which runs on the graph of each instance; or an instance of your program.
     series : Series, PartitionedGraph, str or path-like
         A series, or the store that contains it.
     start, end : int, datetime or str, optional
@@ -60,12 +64,13 @@ def run_series(
     engine : {"auto", "local", "mpi", "spark"}
         "auto" computes "components" and "pagerank" on whole instances in memory, in parallel on `threads` (or
         `temporal_parallelism`) of them, unless the template is too large or an option requires an engine; otherwise it
-        is "local" [default: "auto"].
+        is "local". Algorithms of `goffish.run` run as they do on a `Graph`, or, on an engine, on a graph whose vertices
+        are in their partitions of the store [default: "auto"].
     note : callable, optional
         Called with a line of text that reports the progress of work without supersteps.
     **options
-        Options of the run, listed under Other Parameters, and of the application; see ``goffish timeseries run
-        APPLICATION --help``.
+        Options of the run, listed under Other Parameters, and of the application or algorithm; see ``goffish timeseries
+        run APPLICATION --help`` and ``goffish run ALGORITHM --help``.
 
     Returns
     -------
@@ -77,7 +82,12 @@ def run_series(
     Other Parameters
     ----------------
     threads, comm, spark, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress : optional
-        See `goffish.run`.
+        See `goffish.run`. Algorithms of `goffish.run` have no checkpoints here.
+    edge_exists, vertex_exists : str, optional
+        Of algorithms of `goffish.run`: boolean attributes that state existence [default: exists, if available]. Without
+        `vertex_exists`, the vertices of an instance are those with edges in it.
+    weight : str, optional
+        Of algorithms of `goffish.run`: edge attribute with weights [default: weight, if available].
 
     Raises
     ------
@@ -97,10 +107,20 @@ def run_series(
     >>> store = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, days, unit="1")
     >>> gf.run_series("components", store).timesteps.select(["timestep", "components"]).to_pydict()
     {'timestep': [0, 1], 'components': [1, 2]}
+    >>> gf.run_series("triangles", store, engine="local").table.column_names
+    ['timestep', 'vertex', 'triangles']
     """
     if engine not in ("auto", *ENGINES):
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
     opened, auto = as_series(series), engine == "auto"
+    if isinstance(application, str) and application not in APPLICATIONS and application in ALGORITHMS:
+        side_by_side = whole_number(temporal_parallelism, "temporal_parallelism", 1)
+        given_to_run = {name: options.pop(name) for name in RUN_OPTIONS & options.keys()} | {"given": given}
+        graphs = graphs_of(opened, *(options.pop(name, None) for name in ("edge_exists", "vertex_exists", "weight")))
+        return run_each_instance(
+            make(application, options), graphs, engine=engine, start=start, end=end, side_by_side=side_by_side,
+            note=note, running=given_to_run,
+        )  # fmt: skip
     running = {name: options.pop(name) for name in _RUN_OPTIONS & options.keys()}
     asked = RunOptions(engine="local" if auto else engine, **running)
     over = {"start": start, "end": end, "given": given, "temporal_parallelism": temporal_parallelism}
@@ -135,5 +155,7 @@ def make_application(name: str, options: Mapping[str, Any]) -> Application:
     """
     model = APPLICATIONS.get(name) if isinstance(name, str) else None
     if model is None:
-        raise InputError(f"unknown application {name!r}: choose one of {', '.join(APPLICATIONS)}")
+        raise InputError(
+            f"unknown application {name!r}: choose one of {', '.join(APPLICATIONS)}, or an algorithm of goffish run"
+        )
     return model.checked(**options)

@@ -11,14 +11,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.gofs import open_store
-from goffish.gofs.series import Series, append_instances, open_series
+from goffish.gofs import PartitionedGraph
+from goffish.gofs.series import Growth, Series, append_instances, grown_template, open_series
 from goffish.gofs.series.model import moment_text
 from goffish.gofs.series.write import Progress
+from goffish.graph import Graph, from_edges
+from goffish.graph.algebra import grow
 from goffish.graph.columns import as_table
 from goffish.graph.labels import as_id_column
+from goffish.partition.streaming import place_new
 from goffish.temporal.building import EdgeFinder, SeriesBuild, TimeUnit, length, time_column, unit_of
 from goffish.temporal.events import MOST_WINDOWS, instances_of_windows, read_events, specification
+
+#: Packs beyond those that a compact series has, before a hint is given.
+MANY_GROUPS = 8
 
 
 def append_from_events(
@@ -41,8 +47,9 @@ def append_from_events(
     path
         The store.
     events : table (Arrow, pandas, polars) or path
-        As for `build_from_events`; every edge is one of the template. Events before the end of the series are left out,
-        and counted in a note.
+        As for `build_from_events`. Events before the end of the series are left out, and counted in a note. Vertices
+        and edges that the template does not have become part of it; they do not exist in earlier instances. A template
+        with weights takes those of new edges from the column ``weight``.
     window : int, timedelta or str, optional
         Length of every window; default: as long as the last one.
     attributes
@@ -53,12 +60,13 @@ def append_from_events(
     Returns
     -------
     SeriesBuild
-        Its `instances` are those that were added.
+        Its `instances` are those that were added. Results are those of a series that was built of all events at once.
 
     Raises
     ------
     InputError
-        An edge that the template does not have, attributes that are not those of the series, a missing column or time.
+        Labels of another type than those of the template, attributes that are not those of the series, a missing column
+        or time.
     StoreError
         No store, or one without a series.
     """
@@ -84,16 +92,78 @@ def append_from_events(
         apart = np.asarray(pa.compute.not_equal(pa.array(ends[0]), pa.array(ends[1])))
         if (inside & ~apart).any():
             notes.append(f"{np.count_nonzero(inside & ~apart):,} events from a vertex to itself were skipped")
+        alone = np.flatnonzero(inside & ~apart)
         inside &= apart
+    else:
+        alone = np.empty(0, np.int64)
     rows = np.flatnonzero(inside)
-    u, v = (c.take(pa.array(rows)) if isinstance(c, pa.Array) else c[rows] for c in ends)
-    store = open_store(path)
-    edge = EdgeFinder(store.to_graph()).find(u, v, "")
+    u, v = (_taken(c, rows) for c in ends)
+    store = series.graph
+    more = _events_graph(store, (u, v, _taken(ends[0], alone)), table.take(pa.array(rows)))
+    template, growth = grown(store, more)
+    edge = EdgeFinder(template).find(u, v, "")
     which = np.searchsorted(limits, moments[rows], side="right") - 1
     order = np.lexsort((moments[rows], edge, which))
     data = instances_of_windows(limits, which[order], edge[order], rows[order], spec, table)
-    append_instances(path, data, progress=progress)
-    return SeriesBuild(open_store(path), limits.size - 1, tuple(notes))
+    append_instances(path, data, growth=growth, version=series.fingerprint(), progress=progress)
+    after = open_series(path)
+    if growth is not None:
+        vertices, edges = (a - b for a, b in zip(_sizes(after.graph), _sizes(store), strict=True))
+        notes.append(f"the template has {vertices:,} more vertices and {edges:,} more edges")
+    return SeriesBuild(after.graph, limits.size - 1, (*notes, *advice(after)))
+
+
+def grown(store: PartitionedGraph, more: Graph) -> tuple[Graph, Growth | None]:
+    """The template of a store with the edges of another graph, and what is new in it.
+
+    A new vertex goes to the partition where most of its neighbors are, as long as that is not too large.
+    """
+    template = store.to_graph()
+    try:
+        made = grow(template, more)
+    except InputError as error:
+        raise InputError(f"the events do not fit the template: {error}") from None
+    if _sizes(made.graph) == _sizes(store):
+        return template, None
+    owner = np.full(made.graph.num_vertices, -1, np.int32)
+    owner[made.vertices] = store.owner()
+    owner = place_new(made.graph, store.num_partitions, owner)
+    growth = grown_template(store, made.graph, owner, made.vertices, made.edges)
+    return growth.template, growth
+
+
+def _sizes(graph: Graph | PartitionedGraph) -> tuple[int, int]:
+    return graph.num_vertices, graph.num_edges
+
+
+def _taken(column: Any, rows: NDArray[np.int64]) -> Any:
+    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
+
+
+def _events_graph(store: PartitionedGraph, labels: tuple[Any, Any, Any], table: pa.Table) -> Graph:
+    """The edges of events; weights of a template that has weights are those of the first event of each edge.
+
+    `labels` are those of sources, of targets, and of vertices that have events with themselves alone.
+    """
+    weight, (source, target, alone) = None, labels
+    if store.info.weighted:
+        if "weight" not in table.column_names:
+            raise InputError("no column 'weight' in the events: the template has weights, and new edges need them")
+        weight = table.column("weight")
+    return from_edges(
+        source, target, weight, directed=store.info.directed, self_loops="keep", parallel="first", isolated=alone
+    )  # fmt: skip
+
+
+def advice(series: Series) -> list[str]:
+    """A hint at what makes a series faster that has been appended to often."""
+    groups, least = len(series.groups), -(-len(series) // series.pack)
+    if groups < max(2 * least, least + MANY_GROUPS):
+        return []
+    return [
+        f"the {len(series):,} instances lie in {groups:,} packs instead of {least:,}; "
+        "goffish timeseries compact makes reading faster"
+    ]
 
 
 def _check_attributes(series: Series, spec: list[tuple[Any, str | None, str]]) -> None:
@@ -115,7 +185,7 @@ def _limits(series: Series, moments: NDArray[np.int64], step: int | None) -> NDA
     if not len(series) and step is None:
         raise InputError("window is required: the series has no instances")
     step = step or int(series.ends[-1] - series.starts[-1])
-    first = int(series.ends[-1]) if len(series) else int(moments.min(initial=0)) // step * step
+    first = int(series.ends[-1]) if len(series) else (int(moments.min()) if moments.size else 0) // step * step
     count = 0 if not moments.size else max(0, (int(moments.max()) - first) // step + 1)
     if count > MOST_WINDOWS:
         raise InputError(

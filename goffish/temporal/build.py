@@ -10,6 +10,7 @@ from typing import Any
 from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.gofs import open_store
+from goffish.gofs.series import compact_series
 from goffish.temporal.append import append_from_events
 from goffish.temporal.building import SeriesBuild, event_times
 from goffish.temporal.events import build_from_events, read_events
@@ -23,6 +24,7 @@ __all__ = [
     "build_from_snapshots",
     "build_from_spark",
     "build_from_table",
+    "compact_series",
     "event_times",
     "read_events",
 ]

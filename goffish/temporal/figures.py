@@ -21,8 +21,9 @@ def describe_series(path: str | Path) -> dict[str, Any]:
     -------
     dict
         ``instances``, ``begins``, ``ends``, ``period`` (None where it is not always the same), ``gaps``, ``vertices``,
-        ``edges``, ``partitions``, ``pack``, ``bins``, ``slices``, ``bytes``, ``template_bytes``, ``fullest_slice`` in
-        bytes, and ``attributes``, a list of dicts with name, type, default, slices and bytes.
+        ``edges``, ``partitions``, ``pack``, ``packs``, ``growths`` (how often the template has grown), ``bins``,
+        ``slices``, ``bytes``, ``template_bytes``, ``fullest_slice`` in bytes, and ``attributes``, a list of dicts with
+        name, type, default, slices and bytes.
 
     Raises
     ------
@@ -31,15 +32,14 @@ def describe_series(path: str | Path) -> dict[str, Any]:
     """
     series = open_series(path)
     files = read_manifest(open_folder(path)).files
-    groups = -(-len(series) // series.pack)
     attributes: list[dict[str, Any]] = []
     largest = 0
     for name in series.schema:
         sizes = [
             files[partition][slice_kind(name, group, number)].size
             for partition in range(series.num_partitions)
-            for group in range(groups)
-            for number in range(series.elements(partition).num_bins)
+            for group, generation in enumerate(series.groups.generations.tolist())
+            for number in range(series.elements(partition).bins_in(generation))
         ]
         attribute = series.schema[name]
         default: Any = attribute.default if attribute.default_column is None else f"column {attribute.default_column}"
@@ -64,6 +64,8 @@ def describe_series(path: str | Path) -> dict[str, Any]:
         "directed": info.directed,
         "partitions": series.num_partitions,
         "pack": series.pack,
+        "packs": len(series.groups),
+        "growths": int(series.groups.generations.max(initial=0)),
         "bins": series.bins,
         "slices": sum(int(a["slices"]) for a in attributes),
         "bytes": stored,

@@ -214,7 +214,7 @@ class Communities(_OfInstances):
     def answer(self, series: Series, running: dict[str, Any], note: Note | None = None) -> SeriesResult:
         from goffish.gopher import RunOptions
         from goffish.temporal.communities import evolve
-        from goffish.temporal.instance_graph import InstanceGraphs
+        from goffish.temporal.instance_graph import graphs_of
 
         options = running.pop("options", RunOptions())
         if options.engine != "local":
@@ -225,9 +225,7 @@ class Communities(_OfInstances):
         given = {name for name, value in vars(options).items() if value != getattr(RunOptions, name)}
         for name in [*running.keys() - {"start", "end"}, *given - {"threads", "progress"}]:
             raise InputError(f"communities: {name} requires a program on the engine")
-        edge_exists, vertex_exists = self.flags(series)
-        weight = self.weight or ("weight" if "edge.weight" in series.schema else None)
-        graphs = InstanceGraphs(series, edge_exists=edge_exists, vertex_exists=vertex_exists, weight=weight)
+        graphs = graphs_of(series, *self.flags(series), self.weight)
         return evolve(
             graphs, threshold=self.threshold, resolution=self.resolution, seed=self.seed, threads=options.threads,
             note=note, **running,

@@ -63,6 +63,25 @@ def test_build_info_and_append(here: Place, events: np.ndarray) -> None:
     assert "events are before 1970-01-11T00:00:00, where the series ends and were skipped" in again.out
 
 
+def test_append_new_vertices_and_compact(here: Place) -> None:
+    (here / "a.csv").write_text("ann,bob,0\nbob,eve,5\n")
+    (here / "b.csv").write_text("ann,zoe,10\nabe,bob,12\n")
+    assert (
+        here("timeseries", "build", "a.csv", "-o", "s", "--window", "10", "--time-unit", "1", "--parts", "2").code == 0
+    )
+    added = here("timeseries", "append", "s", "b.csv", "--time-unit", "1", "--json").json
+    assert (added["instances_added"], added["vertices"], added["edges"]) == (1, 5, 4)
+    assert added["notes"] == ["the template has 2 more vertices and 2 more edges"]
+    info = here("timeseries", "info", "s", "--json").json
+    assert (info["packs"], info["growths"]) == (2, 1)
+    ran = here("timeseries", "run", "components", "s", "--json").json
+    done = here("timeseries", "compact", "s", "--json").json
+    assert (done["packs_before"], done["packs"]) == (2, 1) and done["bytes"] < done["bytes_before"]
+    assert here("timeseries", "run", "components", "s", "--json").json["rows"] == ran["rows"]
+    refused = here("timeseries", "compact", "missing")
+    assert refused.code == 2 and "not a GoFFish store" in refused.err
+
+
 def test_a_folder_of_graphs(here: Place) -> None:
     (here / "days").mkdir()
     for day, edges in (("2024-02-03", "1 2\n2 3\n"), ("2024-02-01", "1 2\n"), ("2024-02-02", "2 3\n3 1\n")):

@@ -26,7 +26,7 @@ from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.providers.local import LocalProvider
 from goffish.errors import GoffishError, InputError
 from goffish.gofs import check_store_place, write_store
-from goffish.gofs.series import Attribute, SeriesSchema, append_instances, write_series
+from goffish.gofs.series import Attribute, SeriesSchema, append_instances, compact_series, write_series
 from goffish.gopher.folder import check_folder
 from goffish.gopher.spark.engine import write_spark
 from goffish.partial import is_uri, local_path
@@ -181,6 +181,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "write_store:path": lambda path: write_store(cut, path),
         "check_store_place:path": check_store_place,
         "append_instances:path": lambda path: append_instances(path, []),
+        "compact_series:path": compact_series,
         "write_series:path": lambda path: write_series(cut, path, schema, []),
         "RunOptions.__init__:checkpoint_dir": lambda path: cut.run("pagerank", engine="local", checkpoint_dir=path),
         "RunOptions.__init__:output": check_folder,

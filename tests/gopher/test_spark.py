@@ -148,7 +148,7 @@ def test_resume_across_engines(spark: Any, tmp_path: Path) -> None:
     stop = whole.stats.supersteps - 1
     program = _program("sssp", source=0)
     identity = {"program": "x"}
-    one, two = (CheckpointFolder(tmp_path / name, 1, identity) for name in ("one", "two"))
+    one, two = (CheckpointFolder(str(tmp_path / name), 1, identity) for name in ("one", "two"))
     limit = {"max_supersteps": stop, "spark": spark}
     with pytest.raises(JobError, match="not finished"):
         run_spark(program, SOCIAL, checkpoints=one, **limit)

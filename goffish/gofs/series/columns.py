@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.gofs.partitioned import PartitionedGraph
-from goffish.gofs.series.model import Attribute, SeriesSchema
+from goffish.gofs.series.model import EXISTS, Attribute, SeriesSchema
 from goffish.gofs.series.slices import Elements, _plain, _whole
 from goffish.gofs.slices import Arcs, Slice
 
-#: Rows of a bin; the rows that have a value, or None for all; their values.
+#: Rows of a bin (ascending unless the template has grown); those that have a value, or None for all; their values.
 Piece = tuple[NDArray[np.int64], "NDArray[np.integer[Any]] | None", Any]
 
 
@@ -62,13 +62,23 @@ class Columns:
         attribute = self._schema[name]
         size = self._elements(partition).count("vertex" if name.startswith("vertex.") else "edge")
         missing = None if attribute.has_default else _missing(pieces)
-        if len(pieces) == 1 and pieces[0][1] is None and pieces[0][0].size == size:
+        ordered = not self._elements(partition).grown
+        if ordered and len(pieces) == 1 and pieces[0][1] is None and pieces[0][0].size == size:
             return Column(pieces[0][2], missing)
         default = None
         if attribute.default_column is not None:
             default = self._defaults(partition, name, attribute)
-        fill = _fill_plain if attribute.dtype is not None else _fill_arrow
-        return Column(fill(attribute, pieces, size, default), missing)
+        if attribute.dtype is not None:
+            return Column(_fill_plain(attribute, pieces, size, default, ordered=ordered), missing)
+        return Column(_fill_arrow(attribute, pieces, size, default), missing)
+
+    def absent(self, name: str, rows: NDArray[np.int64]) -> Piece:
+        """Rows that an instance has nothing of, as they are younger: they do not exist, or have the default."""
+        if name.endswith(f".{EXISTS}"):
+            return rows, None, np.zeros(rows.size, np.bool_)
+        attribute = self._schema[name]
+        nothing = np.empty(0, attribute.dtype) if attribute.dtype is not None else pa.array([], attribute.arrow_type)
+        return rows, rows[:0], nothing
 
     def refuse(self, partition: int, name: str, instance: int, rows: NDArray[np.int64]) -> None:
         """Reject rows that require a value and have none."""
@@ -134,11 +144,13 @@ def _missing(pieces: Sequence[Piece]) -> NDArray[np.int64] | None:
     return np.sort(np.concatenate(found)) if found else None
 
 
-def _fill_plain(attribute: Attribute, pieces: Sequence[Piece], size: int, default: NDArray[Any] | None) -> NDArray[Any]:
+def _fill_plain(
+    attribute: Attribute, pieces: Sequence[Piece], size: int, default: NDArray[Any] | None, *, ordered: bool
+) -> NDArray[Any]:
     values = np.full(size, attribute.filler, attribute.dtype) if default is None else default.copy()
     for rows, given, some in pieces:
         chosen = rows if given is None else given
-        if chosen.size and int(chosen[-1]) - int(chosen[0]) + 1 == chosen.size:
+        if ordered and chosen.size and int(chosen[-1]) - int(chosen[0]) + 1 == chosen.size:
             values[int(chosen[0]) : int(chosen[-1]) + 1] = some
         else:
             values[chosen] = some

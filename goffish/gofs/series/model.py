@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -250,6 +250,45 @@ def moment_text(value: int, unit: Unit) -> str:
     return str(int(value))
 
 
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which instances lie together in the slices, and of which generation of the template they are.
+
+    Attributes
+    ----------
+    starts : int64, shape (groups,)
+        First instance of each group.
+    generations : int64, shape (groups,)
+        How often the template had grown when the group was written.
+    count : int
+        Instances.
+    """
+
+    starts: NDArray[np.int64]
+    generations: NDArray[np.int64]
+    count: int
+
+    @classmethod
+    def regular(cls, count: int, pack: int) -> Groups:
+        """Those of a series whose template did not grow."""
+        starts = np.arange(0, count, pack)
+        return cls(starts, np.zeros_like(starts), count)
+
+    def __len__(self) -> int:
+        return int(self.starts.size)
+
+    def find(self, instance: int) -> tuple[int, int]:
+        """Group of an instance, and its place in the group."""
+        group = int(np.searchsorted(self.starts, instance, side="right")) - 1
+        return group, instance - int(self.starts[group])
+
+    def span(self, group: int) -> tuple[int, int]:
+        """First instance of a group, and the number of its instances."""
+        first = int(self.starts[group])
+        last = self.count if group + 1 == len(self) else int(self.starts[group + 1])
+        return first, last - first
+
+
 def encode_facts(
     starts: Sequence[int] | NDArray[np.int64],
     ends: Sequence[int] | NDArray[np.int64],
@@ -257,20 +296,38 @@ def encode_facts(
     pack: int,
     bins: int,
     schema: SeriesSchema,
+    groups: Groups | None = None,
 ) -> pa.Buffer:
     """The bytes of the file `series`: when the instances begin and end, and what is known of all of them."""
     attributes = {place: [asdict(a) for a in getattr(schema, place)] for place in PLACES}
     facts = json.dumps({"unit": unit, "pack": pack, "bins": bins, "schema": attributes}, sort_keys=True)
-    moments = {"starts": np.asarray(starts, np.int64), "ends": np.asarray(ends, np.int64)}
-    return encode_arrays(moments | {"facts": pa.array([facts])})
+    arrays: dict[str, Any] = {"starts": np.asarray(starts, np.int64), "ends": np.asarray(ends, np.int64)}
+    if groups is not None and not np.array_equal(groups.starts, np.arange(0, groups.count, pack)):
+        arrays["group_starts"] = groups.starts
+    if groups is not None and groups.generations.any():
+        arrays["group_generations"] = groups.generations
+    return encode_arrays(arrays | {"facts": pa.array([facts])})
 
 
-def decode_facts(
-    data: pa.Buffer,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[Unit, int, int, SeriesSchema]]:
+class Facts(NamedTuple):
+    """What is known of all instances of a series; see `Series`."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    unit: Unit
+    pack: int
+    bins: int
+    schema: SeriesSchema
+    groups: Groups
+
+
+def decode_facts(data: pa.Buffer) -> Facts:
     """The inverse of `encode_facts`."""
-    arrays = decode_arrays(data)
+    arrays = {name: array if name == "facts" else array.to_numpy() for name, array in decode_arrays(data).items()}
     facts = json.loads(arrays["facts"][0].as_py())
     places = {place: tuple(Attribute(**a) for a in facts["schema"][place]) for place in PLACES}
+    groups = Groups.regular(arrays["starts"].size, facts["pack"])
+    starts = arrays.get("group_starts", groups.starts)
+    groups = Groups(starts, arrays.get("group_generations", np.zeros_like(starts)), groups.count)
     known = (facts["unit"], facts["pack"], facts["bins"], SeriesSchema(**places))
-    return arrays["starts"].to_numpy(), arrays["ends"].to_numpy(), known
+    return Facts(arrays["starts"], arrays["ends"], *known, groups)

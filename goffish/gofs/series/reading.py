@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError, StoreError
 from goffish.gofs.files import Folder, open_folder
-from goffish.gofs.manifest import Manifest
-from goffish.gofs.partitioned import PartitionedGraph, open_store
+from goffish.gofs.manifest import GROWTH, Manifest
+from goffish.gofs.partitioned import PartitionedGraph, open_version
 from goffish.gofs.series.cache import SeriesCounters, SliceCache, SliceKey
-from goffish.gofs.series.columns import Column, Columns
+from goffish.gofs.series.columns import Column, Columns, Piece
 from goffish.gofs.series.model import (
     EXISTS,
     PLACES,
+    InstanceData,
     Place,
     decode_facts,
     moment,
@@ -119,6 +120,8 @@ class Series:
     schema : SeriesSchema
     pack, bins : int
         Instances of a slice, and bins of a partition at most.
+    groups : Groups
+        Which instances lie together in slices, and of which generation of the template they are.
     """
 
     def __init__(self, folder: Folder, manifest: Manifest, most_bytes: int, slots: int | None, prefetch: bool) -> None:
@@ -126,7 +129,7 @@ class Series:
         self._folder, self._manifest = folder, manifest
         self._options = {"cache_bytes": most_bytes, "cache_slots": slots, "prefetch": prefetch}
         facts = decode_facts(read_checked(folder, manifest.files[0][FACTS]))
-        self.starts, self.ends, (self.unit, self.pack, self.bins, self.schema) = facts
+        self.starts, self.ends, self.unit, self.pack, self.bins, self.schema, self.groups = facts
         self._cache = SliceCache(self._load, self._size, most_bytes, slots)
         self._prefetches = prefetch and slots is None
         self._elements: dict[int, Elements] = {}
@@ -157,13 +160,10 @@ class Series:
 
     @property
     def graph(self) -> PartitionedGraph:
-        """The template; opened when it is first asked for, and refused if the store is another one by then."""
+        """The template of this version of the store; opened when it is first asked for."""
         with self._lock:
             if self._graph is None:
-                graph = open_store(self.path)
-                if graph.fingerprint() != self.fingerprint():
-                    raise StoreError(f"{self.path}: the store was replaced after the series was opened; open it again")
-                self._graph = graph
+                self._graph = open_version(self._folder, self._manifest)
             return self._graph
 
     def counters(self) -> SeriesCounters:
@@ -184,7 +184,7 @@ class Series:
         with self._lock:
             found = self._elements.get(partition)
         if found is None:
-            found = Elements.decode(read_checked(self._folder, self._manifest.files[partition][ELEMENTS]))
+            found = read_elements(self._folder, self._manifest, partition)
             with self._lock:
                 found = self._elements.setdefault(partition, found)
         return found
@@ -260,7 +260,7 @@ class Series:
         """
         return self._column(partition, instance, name, bins).values
 
-    def column(self, partition: int, instance: int, name: str) -> pa.Array:
+    def column(self, partition: int, instance: int, name: str, *, checked: bool = True) -> pa.Array:
         """Return the values of an attribute in one partition and instance; null where an absent element has none.
 
         Parameters
@@ -268,6 +268,8 @@ class Series:
         partition, instance : int
         name : str
             ``vertex.NAME`` or ``edge.NAME``.
+        checked : bool
+            Whether an element that exists must have a value [default: True].
 
         Returns
         -------
@@ -279,7 +281,8 @@ class Series:
         InputError, StoreError
             As for `values`.
         """
-        return self._column(partition, instance, name, None).to_arrow(self.schema[name].arrow_type)
+        found = self._column(partition, instance, name, None, checked=checked)
+        return found.to_arrow(self.schema[name].arrow_type)
 
     def existing(self, partition: int, instance: int, place: Place) -> NDArray[np.int64]:
         """Return the rows of a partition that exist in an instance, ascending.
@@ -306,7 +309,9 @@ class Series:
         """
         return self._columns.ends(partition, np.arange(self.elements(partition).count("edge")))
 
-    def _column(self, partition: int, instance: int, name: str, bins: Iterable[int] | None) -> Column:
+    def _column(
+        self, partition: int, instance: int, name: str, bins: Iterable[int] | None, *, checked: bool = True
+    ) -> Column:
         if not 0 <= instance < len(self):
             raise InputError(f"instance {instance} does not exist; the series has {len(self)} instances")
         elements = self.elements(partition)
@@ -315,15 +320,20 @@ class Series:
             raise InputError(f"bins={list(chosen)}: partition {partition} has bins 0 to {elements.num_bins - 1}")
         self.schema[name]
         place = _place(name)
-        group, at = divmod(instance, self.pack)
-        pieces = []
-        for number in chosen:
-            rows = elements.rows(place, number)
-            block = self._cache.get(SliceKey(partition, name, group, number))
-            pieces.append((rows, *block.at(at, rows)))
-        self._look_ahead(partition, instance, name, chosen)
+        group, at = self.groups.find(instance)
+        generation = int(self.groups.generations[group])
+        pieces: list[Piece] = []
+        there = [number for number in chosen if number < elements.bins_in(generation)]
+        for number in there:
+            stored = elements.stored(place, number, generation)
+            given, values = self._cache.get(SliceKey(partition, name, group, number)).at(at, stored)
+            rows = elements.row_of(place, stored)
+            pieces.append((rows, None if given is None else elements.row_of(place, given), values))
+        self._look_ahead(partition, instance, name, there)
+        if elements.grown:
+            pieces += [self._columns.absent(name, elements.added(place, number, generation)) for number in chosen]
         column = self._columns.assemble(partition, name, pieces)
-        if column.missing is not None:
+        if column.missing is not None and checked:
             bad = column.missing
             if name != f"{place}.{EXISTS}":
                 bad = self._existing(partition, instance, place, chosen, bad)
@@ -356,12 +366,13 @@ class Series:
         if instance != before:
             way = 1 if instance > before else -1
         self._way[partition] = (instance, way)
-        group, at = divmod(instance, self.pack)
+        group, at = self.groups.find(instance)
         follows = group + way
-        if at < self.pack - 2 if way > 0 else at > 1:
+        if at < self.groups.span(group)[1] - 2 if way > 0 else at > 1:
             return
-        if 0 <= follows * self.pack < len(self):
-            self._cache.prefetch(SliceKey(partition, name, follows, number) for number in bins)
+        if 0 <= follows < len(self.groups):
+            there = self.elements(partition).bins_in(int(self.groups.generations[follows]))
+            self._cache.prefetch(SliceKey(partition, name, follows, number) for number in bins if number < there)
 
     def _entry(self, key: SliceKey) -> Any:
         return self._manifest.files[key.partition][slice_kind(key.name, key.group, key.bin)]
@@ -370,14 +381,21 @@ class Series:
         return int(self._entry(key).size)
 
     def _load(self, key: SliceKey) -> Block:
-        first = key.group * self.pack
-        width = self.elements(key.partition).rows(_place(key.name), key.bin).size
+        generation = int(self.groups.generations[key.group])
+        width = self.elements(key.partition).stored(_place(key.name), key.bin, generation).size
         data = read_checked(self._folder, self._entry(key))
-        return decode_slice(data, self.schema[key.name], first, min(self.pack, len(self) - first), width)
+        return decode_slice(data, self.schema[key.name], *self.groups.span(key.group), width)
 
     def __repr__(self) -> str:
         names = ", ".join(self.schema) or "no attributes"
         return f"Series({len(self):,} instances, {names}, {self.num_partitions} partitions at {self.path})"
+
+
+def read_elements(folder: Folder, manifest: Manifest, partition: int) -> Elements:
+    """Rows and bins of a partition."""
+    files = manifest.files[partition]
+    growth = read_checked(folder, files[GROWTH]) if GROWTH in files else None
+    return Elements.decode(read_checked(folder, files[ELEMENTS]), growth)
 
 
 def _reopen(path: str, options: dict[str, Any]) -> Series:
@@ -413,14 +431,19 @@ class Instance:
         """The attribute of all edges, in the order of `Graph.edge_columns` (or of the edge attributes)."""
         return self._whole("edge", name)
 
-    def _whole(self, place: Place, name: str) -> pa.Array:
+    def data(self) -> InstanceData:
+        """All values, as they are written."""
+        values = {name: self._whole(*name.split(".", 1), checked=False) for name in self._chosen}  # type: ignore[arg-type]
+        return InstanceData(self.start, self.end, values)
+
+    def _whole(self, place: Place, name: str, *, checked: bool = True) -> pa.Array:
         full = f"{place}.{name}"
         kind = self._series.schema[full].arrow_type
         if full not in self._chosen:
             raise InputError(f"{full} was not selected; add it to attributes=[{', '.join(sorted(self._chosen))}]")
         parts, numbers = [pa.array([], kind)], [np.empty(0, np.int64)]
         for partition in range(self._series.num_partitions):
-            parts.append(self._series.column(partition, self.number, full))
+            parts.append(self._series.column(partition, self.number, full, checked=checked))
             if place == "vertex":
                 numbers.append(self._series.graph.slice(partition).vertex_ids.astype(np.int64))
             else:

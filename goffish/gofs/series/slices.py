@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from goffish.gofs import kernels
 from goffish.gofs.encoding import decode_arrays, encode_arrays
 from goffish.gofs.partitioned import PartitionedGraph, arc_positions
-from goffish.gofs.series.model import Attribute, Place
+from goffish.gofs.series.model import PLACES, Attribute, Place
 from goffish.gofs.slices import Arcs, Slice, distinct, freeze
 from goffish.graph import Graph
 from goffish.graph import kernels as graph_kernels
@@ -55,6 +56,26 @@ def assign_bins(sizes: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
     return chosen
 
 
+class StoredRows(NamedTuple):
+    """The rows of one kind in the order in which slices hold them, once a template has grown.
+
+    Rows that a generation of the template adds follow those of the generations before it, so that slices stay as they
+    are.
+
+    Attributes
+    ----------
+    row : int64, shape (rows,)
+        Row of the partition.
+    bin : int64, shape (rows,)
+    widths : int64, shape (generations,)
+        Rows that each generation of the template has.
+    """
+
+    row: NDArray[np.int64]
+    bin: NDArray[np.int64]
+    widths: NDArray[np.int64]
+
+
 @dataclass(frozen=True, eq=False)
 class Elements:
     """The rows that a partition's slices speak of. Every subgraph owns one range of each kind.
@@ -72,6 +93,9 @@ class Elements:
     in_edge_row : int32 or int64, shape (arcs into the partition,)
         The same for its `in_arcs`; the same array in an undirected graph.
     bin_of_subgraph : int64, shape (subgraphs,)
+        Where the subgraph's rows are; if the template has grown, where further rows of it go.
+    grown : mapping of place to StoredRows
+        Empty unless the template has grown.
     """
 
     vertex_offsets: NDArray[np.int64]
@@ -80,13 +104,22 @@ class Elements:
     edge_row: NDArray[np.integer[Any]]
     in_edge_row: NDArray[np.integer[Any]]
     bin_of_subgraph: NDArray[np.int64]
+    grown: Mapping[Place, StoredRows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        freeze(*(getattr(self, name) for name in _ARRAYS))
+        freeze(*(getattr(self, name) for name in _ARRAYS), *chain.from_iterable(self.grown.values()))
 
     @cached_property
     def num_bins(self) -> int:
-        return int(self.bin_of_subgraph.max(initial=-1)) + 1
+        bins = self.grown["vertex"].bin if self.grown else self.bin_of_subgraph
+        return int(bins.max(initial=-1)) + 1
+
+    def bins_in(self, generation: int) -> int:
+        """The number of bins that slices of a generation have."""
+        if not self.grown:
+            return self.num_bins
+        bins, widths = self.grown["vertex"].bin, self.grown["vertex"].widths
+        return int(bins[: widths[generation]].max(initial=-1)) + 1
 
     def offsets(self, place: Place) -> NDArray[np.int64]:
         """Rows of each subgraph."""
@@ -98,17 +131,42 @@ class Elements:
 
     def bins_of(self, subgraphs: Any) -> list[int]:
         """The bins that hold some subgraphs (local numbers), ascending."""
-        return [int(b) for b in np.unique(self.bin_of_subgraph[np.asarray(subgraphs, np.int64)])]
-
-    def rows(self, place: Place, bin_number: int) -> NDArray[np.int64]:
-        """Rows of a bin, ascending."""
-        return self._rows[place][bin_number]
+        numbers = np.asarray(subgraphs, np.int64)
+        if not self.grown:
+            return [int(b) for b in np.unique(self.bin_of_subgraph[numbers])]
+        return [int(b) for b in np.flatnonzero(self._in_bin[numbers].any(axis=0))]
 
     @cached_property
-    def _rows(self) -> dict[str, list[NDArray[np.int64]]]:
-        found = {}
-        for place in ("vertex", "edge"):
-            bin_of_row = np.repeat(self.bin_of_subgraph, np.diff(self.offsets(place)))
+    def _in_bin(self) -> NDArray[np.bool_]:
+        """Whether a subgraph has rows in a bin."""
+        found = np.zeros((self.bin_of_subgraph.size, self.num_bins), np.bool_)
+        for place, stored in self.grown.items():
+            found[np.searchsorted(self.offsets(place), stored.row, side="right") - 1, stored.bin] = True
+        return found
+
+    def stored(self, place: Place, bin_number: int, generation: int | None = None) -> NDArray[np.int64]:
+        """The numbers that slices of a generation (default: the last one) give to the rows of a bin, ascending."""
+        found = self._stored[place][bin_number]
+        if generation is None or not self.grown:
+            return found
+        return found[: np.searchsorted(found, self.grown[place].widths[generation])]
+
+    def added(self, place: Place, bin_number: int, generation: int) -> NDArray[np.int64]:
+        """The rows of a bin that are not in the slices of a generation."""
+        return self.row_of(place, self._stored[place][bin_number][self.stored(place, bin_number, generation).size :])
+
+    def row_of(self, place: Place, stored: NDArray[Any]) -> NDArray[Any]:
+        """The rows of the partition for numbers in slices."""
+        return self.grown[place].row[stored] if self.grown else stored
+
+    @cached_property
+    def _stored(self) -> dict[str, list[NDArray[np.int64]]]:
+        found: dict[str, list[NDArray[np.int64]]] = {}
+        for place in PLACES:
+            if self.grown:
+                bin_of_row = self.grown[place].bin
+            else:
+                bin_of_row = np.repeat(self.bin_of_subgraph, np.diff(self.offsets(place)))
             order = np.argsort(bin_of_row, kind="stable")
             limits = np.searchsorted(bin_of_row[order], np.arange(self.num_bins + 1))
             found[place] = [order[limits[b] : limits[b + 1]] for b in range(self.num_bins)]
@@ -121,12 +179,23 @@ class Elements:
             del arrays["in_edge_row"]
         return encode_arrays(arrays)
 
+    def encode_growth(self) -> pa.Buffer:
+        """The bytes of the file with the order of stored rows."""
+        arrays: dict[str, Any] = {}
+        for place, stored in self.grown.items():
+            arrays |= {f"{place}.{name}": array for name, array in stored._asdict().items()}
+        return encode_arrays(arrays)
+
     @classmethod
-    def decode(cls, data: pa.Buffer) -> Elements:
-        """The inverse of `encode`."""
+    def decode(cls, data: pa.Buffer, growth: pa.Buffer | None = None) -> Elements:
+        """The inverse of `encode` and `encode_growth`."""
         arrays = {name: array.to_numpy() for name, array in decode_arrays(data).items()}
         arrays.setdefault("in_edge_row", arrays["edge_row"])
-        return cls(**arrays)
+        if growth is None:
+            return cls(**arrays)
+        more = {name: array.to_numpy() for name, array in decode_arrays(growth).items()}
+        grown = {place: StoredRows(*(more[f"{place}.{name}"] for name in StoredRows._fields)) for place in PLACES}
+        return cls(**arrays, grown=grown)
 
 
 _ARRAYS = ("vertex_offsets", "edge_offsets", "edge_id", "edge_row", "in_edge_row", "bin_of_subgraph")
@@ -197,7 +266,7 @@ def encode_slice(columns: Sequence[pa.Array], first: int, rows: NDArray[np.int64
     first : int
         Number of the first instance.
     rows : int64 array
-        Rows of the bin, ascending.
+        Rows of the bin as they are stored, ascending.
     kind
         Arrow type of the values.
 
@@ -263,7 +332,7 @@ class Block:
         return sum(int(array.nbytes) for array in arrays if array is not None)
 
     def at(self, instance: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.integer[Any]] | None, Any]:
-        """Rows in the partition and their values in the instance at this place of the slice; ``None``: all `rows`."""
+        """Stored rows and their values in the instance at this place of the slice; ``None``: all `rows`."""
         if self.limits is not None and self.elements is not None:
             first, last = int(self.limits[instance]), int(self.limits[instance + 1])
             return self.elements[first:last], self.values[first:last]

@@ -21,12 +21,14 @@ from goffish.gofs.encoding import encode_slice as encode_template
 from goffish.gofs.encoding import entry_of, is_template
 from goffish.gofs.files import Folder, open_folder
 from goffish.gofs.layout import build_layout
-from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
-from goffish.gofs.partitioned import PartitionedGraph, open_store
+from goffish.gofs.manifest import GROWTH, FileEntry, GraphInfo, Manifest
+from goffish.gofs.partitioned import PartitionedGraph, open_store, open_version
+from goffish.gofs.series.growth import Growth, check_values, grown_elements
 from goffish.gofs.series.input import Reading, Row, statics_of
 from goffish.gofs.series.model import (
     PLACES,
     UNITS,
+    Groups,
     InstanceData,
     Place,
     SeriesSchema,
@@ -34,6 +36,7 @@ from goffish.gofs.series.model import (
     decode_facts,
     encode_facts,
 )  # fmt: skip
+from goffish.gofs.series.reading import open_series, read_elements
 from goffish.gofs.series.slices import (
     ELEMENTS,
     FACTS,
@@ -44,7 +47,14 @@ from goffish.gofs.series.slices import (
     numbered,
     slice_kind,
 )  # fmt: skip
-from goffish.gofs.store import check_store_place, is_store_file, read_checked, read_manifest, write_once
+from goffish.gofs.store import (
+    check_store_place,
+    is_store_file,
+    read_checked,
+    read_manifest,
+    stored_bytes,
+    write_once,
+)
 from goffish.graph import Graph
 from goffish.graph.guards import GRAPH_ADVICE, expect, whole_number
 
@@ -113,63 +123,157 @@ def write_series(
     reading = Reading(schema, unit, template.num_vertices, template.num_edges, statics_of(schema, template))
     folder = open_folder(path)
     with folder.locked(), _Publication(folder) as store:
-        _put_template(graph, folder, store)
+        over = _put_template(graph, folder, store)
         parts = list(find_elements(graph, template, bins))
         del template
         for partition, elements in enumerate(parts):
             store.put(partition, ELEMENTS, "arrow", elements.encode())
-        whole = [part.vertex_ids.astype(np.int64) for part in graph.slices()]
-        taken = _write_groups(store, reading, parts, whole, iter(instances), most, 0, {}, progress)
-        store.put_facts(reading, most or max(taken, 1), bins)
-        store.publish(graph.info)
+        tail = _Tail(most)
+        _write_groups(store, reading, _Places(parts, graph), iter(instances), tail, progress)
+        store.put_facts(reading, most or max(tail.count, 1), bins, tail.groups())
+        store.publish(graph.info, over=over)
     return open_store(path)
 
 
-def append_instances(path: str | Path, instances: Iterable[InstanceData], *, progress: Progress | None = None) -> int:
+def append_instances(
+    path: str | Path,
+    instances: Iterable[InstanceData],
+    *,
+    growth: Growth | None = None,
+    version: str | None = None,
+    progress: Progress | None = None,
+) -> int:
     """Append instances to the series of a store; gives how many it has then.
 
     Parameters
     ----------
     instances : iterable of InstanceData
         Ascending in time, all of them after those in the store.
+    growth : Growth, optional
+        The template from now on, by whose numbers the instances go. Vertices and edges that it adds do not exist in
+        earlier instances, or have defaults there.
+    version : str, optional
+        Fingerprint that the store must have, as the elements were numbered by it; with `growth`, that of its `store`.
     progress
         Called with the number of instances in the store.
 
     Raises
     ------
     InputError
-        As for `write_series`; also an instance that overlaps one in the store.
+        As for `write_series`; also an instance that overlaps one in the store, and vertices or edges that would have
+        no values in earlier instances.
     StoreError
-        No store, one without a series, or one that another process writes to.
+        No store, one without a series, or one that another process writes to, or has written to meanwhile.
 
     Notes
     -----
-    Only new slices are written, and anew those of a last group that was short; the store has its old instances until
-    the manifest is replaced, in one step.
+    Only new slices are written, and anew those of a last group that was short, unless the template has grown since; the
+    store has its old instances until the manifest is replaced, in one step. If the template grows, it is written anew,
+    and that of the version before is kept until the next version for those who read it.
     """
     expect(instances, Iterable, "instances", "expected an iterable of InstanceData")
     folder = open_folder(path)
-    manifest = read_manifest(folder)
-    if not manifest.files or FACTS not in manifest.files[0]:
-        raise StoreError(f"{folder.location}: the store has no time series; create one with write_series")
+    _check_series(folder, read_manifest(folder))
     with folder.locked(), _Publication(folder) as store:
         manifest = read_manifest(folder)
-        graph = open_store(path)
-        store.files = [dict(files) for files in manifest.files]
-        starts, ends, (unit, pack, bins, schema) = decode_facts(read_checked(folder, manifest.files[0][FACTS]))
+        _check_series(folder, manifest)
+        version = version if growth is None else growth.store.fingerprint()
+        if version is not None and manifest.fingerprint() != version:
+            raise StoreError(f"{folder.location}: another process changed the store meanwhile; append again")
+        graph = open_version(folder, manifest)
+        facts = decode_facts(read_checked(folder, manifest.files[0][FACTS]))
+        schema, before = facts.schema, len(facts.starts)
+        parts = [read_elements(folder, manifest, partition) for partition in range(graph.num_partitions)]
         needs = any(schema[name].default_column is not None for name in schema)
-        statics = statics_of(schema, numbered(graph.to_graph())) if needs else {}
-        reading = Reading(schema, unit, graph.num_vertices, graph.num_edges, statics)
-        reading.starts, reading.ends = starts.tolist(), ends.tolist()
-        before = len(reading.starts)
-        parts = [Elements.decode(read_checked(folder, files[ELEMENTS])) for files in manifest.files]
-        kept = _kept_values(folder, manifest, reading, parts, pack)
-        whole = [part.vertex_ids.astype(np.int64) for part in graph.slices()]
-        total = _write_groups(store, reading, parts, whole, iter(instances), pack, before, kept, progress)
-        if total > before:
-            store.put_facts(reading, pack, bins)
-            store.publish(graph.info)
-    return total
+        if growth is None:
+            store.files = [dict(files) for files in manifest.files]
+            template = numbered(graph.to_graph()) if needs else None
+        else:
+            check_values(schema, before, growth)
+            parts = list(grown_elements(parts, growth, facts.bins))
+            store.put_grown(growth.graph, manifest, parts)
+            graph, template = growth.graph, growth.template
+        statics = statics_of(schema, template) if needs and template is not None else {}
+        reading = Reading(schema, facts.unit, graph.num_vertices, graph.num_edges, statics)
+        reading.starts, reading.ends = facts.starts.tolist(), facts.ends.tolist()
+        widths = parts[0].grown["vertex"].widths.size if parts and parts[0].grown else 1
+        tail = _Tail(facts.pack, facts.groups, widths - 1)
+        tail.kept = _kept_values(folder, manifest, reading, parts, tail)
+        _write_groups(store, reading, _Places(parts, graph), iter(instances), tail, progress)
+        if tail.count > before or growth is not None:
+            store.put_facts(reading, facts.pack, facts.bins, tail.groups())
+            kept = manifest.files if growth is not None else ()
+            store.publish(graph.info, over=manifest, kept=kept)
+    return tail.count
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What a compaction made.
+
+    Attributes
+    ----------
+    store : PartitionedGraph
+        The store, opened.
+    packs_before, packs : int
+        Groups of instances that lie together in slices.
+    bytes_before, bytes : int
+        Size of all files of the store.
+    """
+
+    store: PartitionedGraph
+    packs_before: int
+    packs: int
+    bytes_before: int
+    bytes: int
+
+
+def compact_series(path: str | Path, *, progress: Progress | None = None) -> Compaction:
+    """Write the series of a store anew, as if all its instances had been written at once.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local folder or fsspec URI.
+    progress : callable, optional
+        Called with the number of instances written.
+
+    Returns
+    -------
+    Compaction
+        The store and its sizes. Vertices stay in their partitions; values, numbers and results stay the same.
+
+    Raises
+    ------
+    StoreError
+        No store, one without a series, or one that another process writes to, or has written to meanwhile.
+
+    Notes
+    -----
+    The store has its old files until the manifest is replaced, in one step; `pack` instances are in memory at a time.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, compact_series, write_series
+    >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
+    >>> _ = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, [InstanceData(0, 1)], unit="1")
+    >>> compact_series("days.store").packs
+    1
+    """
+    with open_series(path) as series:
+        size = stored_bytes(path)
+        data = (instance.data() for instance in series.instances())
+        store = write_series(
+            series.graph, path, series.schema, data, pack=series.pack, bins=series.bins, unit=series.unit,
+            progress=progress,
+        )  # fmt: skip
+        return Compaction(store, len(series.groups), -(-len(series) // series.pack), size, stored_bytes(path))
+
+
+def _check_series(folder: Folder, manifest: Manifest) -> None:
+    if not manifest.files or FACTS not in manifest.files[0]:
+        raise StoreError(f"{folder.location}: the store has no time series; create one with write_series")
 
 
 class _Publication:
@@ -194,16 +298,38 @@ class _Publication:
         write_once(self._folder, entry, data)
         self.files[partition][kind] = entry
 
-    def put_facts(self, reading: Reading, pack: int, bins: int) -> None:
+    def put_grown(self, graph: PartitionedGraph, manifest: Manifest, parts: list[Elements]) -> None:
+        """Write a template that has grown; the slices with the values of its instances stay."""
+        for partition, (part, elements) in enumerate(zip(graph.slices(), parts, strict=True)):
+            self.files.append({})
+            for kind, data, entry in encode_template(graph.info, part):
+                self.put_entry(partition, kind, data, entry)
+            self.put(partition, ELEMENTS, "arrow", elements.encode())
+            self.put(partition, GROWTH, "arrow", elements.encode_growth())
+            for kind, entry in manifest.files[partition].items():
+                if not is_template(kind):
+                    self.files[partition].setdefault(kind, entry)
+
+    def put_facts(self, reading: Reading, pack: int, bins: int, groups: Groups) -> None:
         """Write the times of the instances and what is known of all of them."""
-        data = encode_facts(reading.starts, reading.ends, reading.unit, pack, bins, reading.schema)
+        data = encode_facts(reading.starts, reading.ends, reading.unit, pack, bins, reading.schema, groups)
         self.put(0, FACTS, "arrow", data)
 
-    def publish(self, info: GraphInfo) -> None:
-        """The new manifest takes the place of the old one; then files that it does not name are removed."""
+    def publish(
+        self, info: GraphInfo, *, over: Manifest | None = None, kept: Iterable[Mapping[str, FileEntry]] = ()
+    ) -> None:
+        """The new manifest takes the place of the old one; then files that neither it nor `kept` names are removed.
+
+        Raises
+        ------
+        StoreError
+            The old manifest is not `over`: storage without locks may have had another writer.
+        """
+        if over is not None and read_manifest(self._folder).fingerprint() != over.fingerprint():
+            raise StoreError(f"{self._folder.location}: another process changed the store meanwhile; append again")
         self._folder.write(manifests.NAME, manifests.encode(Manifest(info, tuple(self.files))))
         self._written.clear()
-        for name in sorted(set(self._folder.list()) - _names(self.files)):
+        for name in sorted(set(self._folder.list()) - _names(self.files) - _names(kept)):
             if is_store_file(name):
                 self._folder.delete(name)
 
@@ -225,34 +351,76 @@ def _names(files: Iterable[Mapping[str, FileEntry]]) -> set[str]:
     return {entry.name for some in files for entry in some.values()}
 
 
-def _put_template(graph: PartitionedGraph, folder: Folder, store: _Publication) -> None:
-    """The files of the template alone: the existing ones if it is the graph of this store."""
+def _put_template(graph: PartitionedGraph, folder: Folder, store: _Publication) -> Manifest | None:
+    """The files of the template alone: the existing ones if it is the graph of this store, whose manifest is given."""
     if graph.path == folder.location and folder.size(manifests.NAME) is not None:
         manifest = read_manifest(folder)
         if manifest.fingerprint() != graph.fingerprint():
             raise StoreError(f"{folder.location}: the store was replaced after it was opened; open it again")
         for files in manifest.files:
             store.files.append({kind: entry for kind, entry in files.items() if is_template(kind)})
-        return
+        return manifest
     for partition, part in enumerate(graph.slices()):
         store.files.append({})
         for kind, data, entry in encode_template(graph.info, part):
             store.put_entry(partition, kind, data, entry)
+    return None
+
+
+class _Tail:
+    """Where further instances go: to a last group that is short, or to a new one."""
+
+    def __init__(self, pack: int | None, groups: Groups | None = None, generation: int = 0) -> None:
+        groups = Groups.regular(0, 1) if groups is None else groups
+        self.pack, self.generation, self.count = pack, generation, groups.count
+        self.starts, self.generations = groups.starts.tolist(), groups.generations.tolist()
+        self.kept: _Kept = {}
+
+    @property
+    def begun(self) -> int:
+        """Instances of a last group that takes more."""
+        if not self.starts or self.pack is None or self.generations[-1] != self.generation:
+            return 0
+        return int(self.count - self.starts[-1]) % self.pack
+
+    def begin(self) -> None:
+        """A new group begins."""
+        self.starts.append(self.count)
+        self.generations.append(self.generation)
+
+    def groups(self) -> Groups:
+        """All groups."""
+        return Groups(np.array(self.starts, np.int64), np.array(self.generations, np.int64), self.count)
+
+
+class _Places:
+    """Rows of every partition, and the numbers of its vertices over the whole graph."""
+
+    def __init__(self, parts: list[Elements], graph: PartitionedGraph) -> None:
+        self.parts = parts
+        self._vertex_ids = [part.vertex_ids.astype(np.int64) for part in graph.slices()]
+
+    def numbers(self, partition: int, place: Place, stored: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers over the whole graph of stored rows."""
+        elements = self.parts[partition]
+        whole = self._vertex_ids[partition] if place == "vertex" else elements.edge_id
+        numbers: NDArray[np.int64] = whole[elements.row_of(place, stored)]
+        return numbers
 
 
 def _kept_values(
-    folder: Folder, manifest: Manifest, reading: Reading, parts: list[Elements], pack: int
+    folder: Folder, manifest: Manifest, reading: Reading, parts: list[Elements], tail: _Tail
 ) -> dict[tuple[int, str, int], pa.Array]:
     """The values of a last group that is short."""
-    group, short = divmod(len(reading.starts), pack)
-    kept = {}
+    short, kept = tail.begun, {}
     for partition, elements in enumerate(parts if short else []):
         for name in reading.schema:
             attribute = reading.schema[name]
             for number in range(elements.num_bins):
-                rows = elements.rows(_place(name), number)
-                data = read_checked(folder, manifest.files[partition][slice_kind(name, group, number)])
-                block = decode_slice(data, attribute, group * pack, short, rows.size)
+                rows = elements.stored(_place(name), number)
+                kind = slice_kind(name, len(tail.starts) - 1, number)
+                data = read_checked(folder, manifest.files[partition][kind])
+                block = decode_slice(data, attribute, tail.starts[-1], short, rows.size)
                 kept[partition, name, number] = block.column(short, rows, attribute.arrow_type)
     return kept
 
@@ -260,31 +428,31 @@ def _kept_values(
 def _write_groups(
     store: _Publication,
     reading: Reading,
-    parts: list[Elements],
-    vertex_ids: list[NDArray[np.int64]],
+    places: _Places,
     instances: Iterator[InstanceData],
-    pack: int | None,
-    number: int,
-    kept: _Kept,
+    tail: _Tail,
     progress: Progress | None,
-) -> int:
-    """Write the instances from `number` on, group by group; gives how many there are then."""
+) -> None:
+    """Write further instances, group by group."""
     with ThreadPoolExecutor(2) as pool:
         while True:
-            begun = number % pack if pack else 0
+            begun, pack = tail.begun, tail.pack
             taken = [reading.take(data) for data in islice(instances, None if pack is None else pack - begun)]
             if not taken:
-                return number
-            group = _Group(store, reading.schema, parts, vertex_ids, number - begun, pack, taken, kept if begun else {})
+                return
+            if not begun:
+                tail.begin()
+            number = len(tail.starts) - 1
+            group = _Group(store, reading.schema, places, tail.starts[-1], number, taken, tail.kept if begun else {})
             for _ in pool.map(group.write, group.slices()):
                 pass
-            number += len(taken)
+            tail.count += len(taken)
             # The rows of this group go before those of the next one are taken.
             del group, taken
             if progress is not None:
-                progress(number)
+                progress(tail.count)
             if pack is None:
-                return number
+                return
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,18 +461,17 @@ class _Group:
 
     Attributes
     ----------
-    first : int
-        Number of the first one.
+    first, number : int
+        Number of the first one, and that of the group.
     before : mapping
         The values of those that are stored already.
     """
 
     store: _Publication
     schema: SeriesSchema
-    parts: list[Elements]
-    vertex_ids: list[NDArray[np.int64]]
+    places: _Places
     first: int
-    pack: int | None
+    number: int
     taken: list[Row]
     before: _Kept
 
@@ -312,7 +479,7 @@ class _Group:
         """Partition, attribute and bin of each."""
         return [
             (partition, name, number)
-            for partition, elements in enumerate(self.parts)
+            for partition, elements in enumerate(self.places.parts)
             for name in self.schema
             for number in range(elements.num_bins)
         ]
@@ -320,17 +487,15 @@ class _Group:
     def write(self, chosen: tuple[int, str, int]) -> None:
         """Write one slice."""
         partition, name, number = chosen
-        elements, place = self.parts[partition], _place(name)
-        rows = elements.rows(place, number)
-        whole = self.vertex_ids[partition] if place == "vertex" else elements.edge_id
-        numbers, kind = pa.array(whole[rows]), self.schema[name].arrow_type
+        place = _place(name)
+        rows = self.places.parts[partition].stored(place, number)
+        numbers, kind = pa.array(self.places.numbers(partition, place, rows)), self.schema[name].arrow_type
         columns = [self.before[chosen]] if chosen in self.before else []
         for row in self.taken:
             column = row.get(name)
             columns.append(pa.nulls(rows.size, kind) if column is None else column.take(numbers))
         data = encode_slice(columns, self.first, rows, kind)
-        group = self.first // self.pack if self.pack else 0
-        self.store.put(partition, slice_kind(name, group, number), "parquet", data)
+        self.store.put(partition, slice_kind(name, self.number, number), "parquet", data)
 
 
 def _place(name: str) -> Place:

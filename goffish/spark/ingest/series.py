@@ -117,7 +117,7 @@ def _slices(
     last = min(first + plan.pack, plan.starts.size)
     limits = np.searchsorted(instance, np.arange(first, last + 1)).tolist()
     for number in range(elements.num_bins):
-        own = elements.rows(place, number)
+        own = elements.stored(place, number)
         wanted = own if place == "vertex" else elements.edge_id[own]
         places = [_places(element, low, high, wanted) for low, high in pairwise(limits)]
         for attribute, column in columns.items():
