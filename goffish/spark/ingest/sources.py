@@ -252,10 +252,10 @@ def _read_files(spark: SparkSession, item: Input, columns: Sequence[ColumnName])
     options = {name: _option(value) for name, value in item.options.items()}
     reader = spark.read.options(**options)
     if item.format == "json":
+        names = _fields(columns, item)
         # Read line by line: numbers keep their digits, and the line is at hand when it has to be put aside.
         lines = reader.text(paths).select("value", *_place()).where(F.trim("value") != "")
         options = {**{k: str(v) for k, v in options.items()}, "columnNameOfCorruptRecord": _CORRUPT}
-        names = _fields(columns, item)
         found = F.from_json("value", f"{_texts(names)}{_nested(names)}", options)
         parsed = lines.select(found.alias("found"), "value", "file", "block", "at")
         columns = [_json_value(name).alias(name) for name in names]
