@@ -154,7 +154,7 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("build", "none.csv", "-o", "x", "--window", "1d"), "none.csv"),
         (("build", "small.txt", "-o", "x", "--window", "1d"), "small.txt"),
         (("append", "s", "all.csv", "--window", "1d"), "attributes: 'n' is an attribute of the series"),
-        (("append", "s", "strange.csv", "--attribute", "n=count"), "the vertex labels are string, and those of the graph"),
+        (("append", "s", "strange.csv", "--attribute", "n=count"), "the vertex labels are string, and those of"),
         (("append", "grid.txt", "all.csv"), "grid.txt"),
         (("info", "grid.gofs"), "the store has no time series"),
         (("run", "tdsp", "s", "--source", "777", "--latency", "n"), "unknown vertex 777"),
