@@ -41,7 +41,7 @@ def lose_a_folder(store: Path) -> str:
 def newer_version(store: Path) -> str:
     manifest = store / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 99}))
-    return "manifest.json: store format 99 is not supported; accepted: up to 1"
+    return "manifest.json: store format 99 is not supported; accepted: up to 2"
 
 
 def cut_manifest(store: Path) -> str:

@@ -205,7 +205,7 @@ def manifest_with(path: Path, **changes: object) -> None:
 def test_newer_and_foreign_stores_say_so(tmp_path: Path) -> None:
     rich_store(tmp_path / "s")
     manifest_with(tmp_path / "s", version=99)
-    with pytest.raises(StoreError, match="store format 99 is not supported; accepted: up to 1"):
+    with pytest.raises(StoreError, match="store format 99 is not supported; accepted: up to 2"):
         open_store(tmp_path / "s")
     manifest_with(tmp_path / "s", version=1, format="somebody-else")
     with pytest.raises(StoreError, match="not a GoFFish store"):

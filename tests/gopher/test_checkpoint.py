@@ -175,6 +175,7 @@ def test_checkpoints_in_object_storage(request: pytest.FixtureRequest, place: st
     assert resumed.stats.steps.select(COUNTS).equals(whole.stats.steps.select(COUNTS))
 
 
+@pytest.mark.slow
 def test_exact_betweenness_in_object_storage() -> None:
     """Breaks when the sums of a graph in memory are not kept at a URI."""
     folder, graph = f"memory://{uuid.uuid4()}", grid(12, 9)

@@ -51,6 +51,7 @@ def check(series: Series, name: str, engine: str, **options: Any) -> None:
         assert rows.combine_chunks().equals(alone.table.combine_chunks()), instance.number
 
 
+@pytest.mark.slow
 def test_in_memory_and_on_the_engine(series: Series) -> None:
     check(series, "triangles", "auto")
     check(series, "triangles", "local")

@@ -38,6 +38,7 @@ MESSY = [  # the row, and what becomes of it
 ]
 
 
+@pytest.mark.slow
 def test_every_row_is_kept_merged_or_put_aside(spark: Any, tmp_path: Path) -> None:
     """Breaks when a row is lost, or an attribute is that of another vertex, or of the second row of a vertex."""
     (tmp_path / "e.csv").write_text("u,v\n1,2\n2,3\n5,9\n9,9\n")
@@ -76,6 +77,7 @@ def tables(seed: int, labels: list[Any]) -> tuple[list[Any], dict[Any, tuple[Any
     return edges, known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", ["metis", pytest.param("fennel", marks=pytest.mark.slow)])
 def test_the_store_is_that_of_the_same_tables_in_memory(spark: Any, tmp_path: Path, text: bool, method: str) -> None:
