@@ -68,7 +68,7 @@ KILLED = """
     program = make("pagerank", {"supersteps": 4000}).program(graph)
     expected, stats = run_local(program, graph, threads=1)
     identity = {"program": "x"}
-    checkpoints = CheckpointFolder(sys.argv[3], 50, identity) if len(sys.argv) > 3 else None
+    checkpoints = CheckpointFolder(os.path.abspath(sys.argv[3]), 50, identity) if len(sys.argv) > 3 else None
     found, counted = run_spark(program, graph, spark=spark, checkpoints=checkpoints, progress=kill)
     same = all(a[n].tobytes() == b[n].tobytes() for a, b in zip(expected, found, strict=True) for n in a)
     print(json.dumps({"same": same, "killed": len(killed), "supersteps": [stats.supersteps, counted.supersteps]}))
