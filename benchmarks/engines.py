@@ -66,8 +66,8 @@ class Engine:
 def mpirun(ranks: int) -> tuple[str, ...]:
     """The launcher of this environment, free to put as many ranks on a processor as it likes."""
     program = str(BIN / "mpirun")
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    root = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if "Open MPI" in told else ()
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    root = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if "Open MPI" in version else ()
     return (program, *root, "-n", str(ranks))
 
 
@@ -99,18 +99,18 @@ def on_engines(
     """A table of median seconds of a graph's jobs; what was measured, by engine and job."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for way in ways:
-        for job, told in run(way, store, jobs, repeats).items():
-            found[way.name, job] = {**told, "engine": way.engine, "graph": graph}
+        for job, measures in run(way, store, jobs, repeats).items():
+            found[way.name, job] = {**measures, "engine": way.engine, "graph": graph}
     rows, steps = [], []
     for job in jobs:
-        told = [found[way.name, job] for way in ways]
-        if len({t["digest"] for t in told}) > 1 or len({t["supersteps"] for t in told}) > 1:
+        measures = [found[way.name, job] for way in ways]
+        if len({t["digest"] for t in measures}) > 1 or len({t["supersteps"] for t in measures}) > 1:
             sys.exit(f"{job} of {graph}: the engines do not agree")
-        seconds = {way.name: statistics.median(t["seconds"]) for way, t in zip(ways, told, strict=True)}
+        seconds = {way.name: statistics.median(t["seconds"]) for way, t in zip(ways, measures, strict=True)}
         ranks = [seconds.get(f"MPI, {name}") for name in ("1 rank", "2 ranks")]
         ratio = f"{ranks[0] / ranks[1]:.2f}" if ranks[0] and ranks[1] else "-"
-        rows.append([job, str(told[0]["supersteps"]), *(f"{s:.3f}" for s in seconds.values()), ratio])
-        steps.append([job, *(f"{1e3 * per_superstep(t):.2f}" for t in told)])
+        rows.append([job, str(measures[0]["supersteps"]), *(f"{s:.3f}" for s in seconds.values()), ratio])
+        steps.append([job, *(f"{1e3 * per_superstep(t):.2f}" for t in measures)])
     print(f"\n### {graph}: seconds on {PARTS} partitions\n")
     _harness.print_table(["job", "supersteps", *(way.name for way in ways), "1 rank / 2 ranks"], rows)
     print("\nMilliseconds a superstep, compute and exchange, without the start of the job:\n")
@@ -119,9 +119,9 @@ def on_engines(
     return found
 
 
-def per_superstep(told: dict[str, Any]) -> float:
+def per_superstep(measures: dict[str, Any]) -> float:
     """Seconds of a superstep in the last run."""
-    return (told["phases"]["compute"] + told["phases"]["exchange"]) / max(1, told["supersteps"])
+    return (measures["phases"]["compute"] + measures["phases"]["exchange"]) / max(1, measures["supersteps"])
 
 
 def networkx_jobs(graph: Graph) -> dict[str, float]:
@@ -211,8 +211,8 @@ def predictions(runs: Sequence[dict[str, Any]], store_bytes: float) -> None:
     bytes_each = statistics.median(
         r["remote_bytes"] / r["remote"] for r in runs if r["job"] == "pagerank" and r["remote"] > 0
     )
-    told = ", ".join(f"{job} {1e9 * seconds:.1f}" for job, seconds in arcs.items())
-    print(f"\nNanoseconds an arc and superstep: {told}. Bytes a message (PageRank): {bytes_each:.1f}. ")
+    costs = ", ".join(f"{job} {1e9 * seconds:.1f}" for job, seconds in arcs.items())
+    print(f"\nNanoseconds an arc and superstep: {costs}. Bytes a message (PageRank): {bytes_each:.1f}. ")
     print(f"Bytes an arc in a store: {store_bytes:.1f}.\n")
     rows = []
     for graph in model.GRAPHS:
@@ -225,8 +225,8 @@ def predictions(runs: Sequence[dict[str, Any]], store_bytes: float) -> None:
                 else:
                     cells.append("-")
             rows.append([graph.name, str(workers), f"{graph.arcs * store_bytes / workers / 2**30:,.2f}", *cells])
-    told = "PageRank on {}, seconds (latency, messages, compute)"
-    header = ["graph", "workers", "GiB of store each", told.format("MPI"), told.format("Spark")]
+    title = "PageRank on {}, seconds (latency, messages, compute)"
+    header = ["graph", "workers", "GiB of store each", title.format("MPI"), title.format("Spark")]
     _harness.print_table(header, rows)
 
 
@@ -250,8 +250,8 @@ def main() -> None:
             # Degrees as weights: ranks with as many arcs each, also where a few vertices have most of them.
             partition_graph(GRAPHS[name](), PARTS, vertex_weights="degree").save(str(store))
             measured = on_engines(name, store, engines(given.engines), given.jobs, repeats)
-            for (way, _), told in measured.items():
-                runs.append({**told, "workers": 1 if way.endswith(("thread", "rank")) else 2})
+            for (way, _), measures in measured.items():
+                runs.append({**measures, "workers": 1 if way.endswith(("thread", "rank")) else 2})
             size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
             per_arc.append(size / next(iter(measured.values()))["arcs"])
             if name in given.peers and not given.quick:

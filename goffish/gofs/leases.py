@@ -21,6 +21,8 @@ from goffish.graph.io.storage import reason_of
 FOLDER = ".lease"
 #: Seconds after which a lease that was not renewed is free, the accepted maximum, and between two looks at it.
 _LASTS_S, _LONGEST_S, _LOOK_S = 15.0, 300.0, 0.5
+#: Attempts to take a lease that is free, which fail where others take it first, or where storage answers from a cache.
+_ATTEMPTS = 50
 #: Renewals in the time that a lease lasts.
 _RENEWALS = 4
 
@@ -77,13 +79,16 @@ class Lease:
         StoreError
             Another process holds it, or storage cannot be used.
         """
-        until, seen, since = time.monotonic() + wait_s, None, 0.0
+        until, seen, since, left = time.monotonic() + wait_s, None, 0.0, _ATTEMPTS
         while True:
             try:
                 held, now = self._newest(), time.monotonic()
                 if held is None or held.ended or (held == seen and now - since >= held.lasts_s):
                     if self._take(0 if held is None else held.number + 1):
                         return
+                    left -= 1
+                    if left <= 0 and now >= until:
+                        raise StoreError(f"{self._location}: other processes are writing this store; retry later")
                     continue
             except OSError as error:
                 raise StoreError(f"{self._location}: cannot be locked ({reason_of(error)})") from error
@@ -141,7 +146,8 @@ class Lease:
             return _Held(numbers[-1])
         except (ValueError, KeyError, TypeError, RecursionError):
             return _Held(numbers[-1])
-        return one._replace(lasts_s=min(max(one.lasts_s, 0.0), _LONGEST_S), ended=one.ended is True)
+        lasts_s = one.lasts_s if 0 <= one.lasts_s <= _LONGEST_S else _LONGEST_S  # also for NaN
+        return one._replace(lasts_s=lasts_s, ended=one.ended is True)
 
     def _encoded(self, held: _Held) -> bytes:
         return json.dumps(held._asdict()).encode()

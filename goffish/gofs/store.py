@@ -74,7 +74,7 @@ def _write_locked(graph: Partitions, folder: Folder, progress: Progress | None) 
     written: set[str] = set()
     parts: list[dict[str, FileEntry]] = []
     try:
-        with _Writes(folder) as writes:
+        with Writes(folder) as writes:
             for part in graph.slices():
                 files: dict[str, FileEntry] = {}
                 beside = () if graph.companions is None else graph.companions(part.partition)
@@ -89,22 +89,20 @@ def _write_locked(graph: Partitions, folder: Folder, progress: Progress | None) 
         manifest = Manifest(graph.info, tuple(parts))
         folder.write(manifests.NAME, manifests.encode(manifest))
     except BaseException:
-        # Whoever was interrupted while the manifest was being replaced does not know which one is there.
+        # After an interruption while the manifest was being replaced, either of them may be there.
         there: set[str] = set()
         with suppress(StoreError):
             there = {entry.name for entry in _entries(read_manifest(folder))}
-        for name in written:
-            if name not in before and name not in there:
+        with suppress(StoreError):  # the next version removes what stays
+            for name in written - before - there:
                 folder.delete(name)
         raise
     current = {entry.name for files in parts for entry in files.values()}
-    for name in before - current:
-        if is_store_file(name):
-            folder.delete(name)
+    folder.delete_all([name for name in sorted(before - current) if is_store_file(name)])
     return manifest
 
 
-class _Writes:
+class Writes:
     """Writes files of a store: in object storage several at a time, as each one waits for an answer."""
 
     def __init__(self, folder: Folder) -> None:
@@ -122,6 +120,11 @@ class _Writes:
         if len(self._running) > self._folder.at_once:  # more of them would take memory
             self._running.popleft().result()
 
+    def wait(self) -> None:
+        """Wait until all files are written; raises the error of one that cannot be."""
+        while self._running:
+            self._running.popleft().result()
+
     def __enter__(self) -> Self:
         return self
 
@@ -130,8 +133,8 @@ class _Writes:
     ) -> None:  # fmt: skip
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=error is not None)
-        while error is None and self._running:
-            self._running.popleft().result()
+        if error is None:
+            self.wait()
 
 
 def fingerprint_of(info: GraphInfo, slices: Iterable[Slice]) -> str:

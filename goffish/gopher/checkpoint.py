@@ -205,7 +205,7 @@ class CheckpointFolder:
         for key, value in expected.items():
             if identity.get(key) != value:
                 was = identity.get(key)
-                # The fingerprint of a graph tells nobody anything.
+                # A fingerprint does not help a reader.
                 differ = "another graph or partitioning" if key == "graph" else f"{key} was {was!r}, is {value!r}"
                 raise InputError(f"{self.path}: the checkpoint belongs to another job ({differ})")
 

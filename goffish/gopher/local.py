@@ -33,8 +33,8 @@ class LocalEngine(OneProcess):
             resume=asked.resume,
             progress=asked.progress,
         )
-        told = {"supersteps": stats.supersteps}
-        return Result(program.name(), assemble(program, graph, columns), told, stats), graph
+        summary = {"supersteps": stats.supersteps}
+        return Result(program.name(), assemble(program, graph, columns), summary, stats), graph
 
 
 def run_local(

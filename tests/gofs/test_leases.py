@@ -152,15 +152,6 @@ def test_damaged_files(content: bytes) -> None:
     one.release()
 
 
-def test_lasting_for_years() -> None:
-    """Breaks when a file can keep others out for as long as it says."""
-    place = f"memory://{os.urandom(4).hex()}"
-    system, root = fsspec.core.url_to_fs(place)
-    system.pipe_file(f"{root}/{FOLDER}/{0:012d}", b'{"holder": "x", "beat": 0, "lasts_s": 1e9, "ended": false}')
-    found = lease(place)._newest()
-    assert found is not None and found.lasts_s == 300
-
-
 def test_stores_are_written_by_one(place: str) -> None:
     """Breaks when a store is written while another process writes it, or its files have those of the lease."""
     graph = gf.from_edges([0, 1, 2], [1, 2, 3])
@@ -226,3 +217,31 @@ def test_files_are_read_and_written_side_by_side(s3: S3Server) -> None:
         call()
         assert s3.most >= 4
     assert s3.requests.total() < 48 * 2 + 30, s3.requests
+
+
+@pytest.mark.parametrize("lasts_s", ["NaN", "Infinity", "-1", "1e9"])
+def test_times_that_cannot_be(lasts_s: str) -> None:
+    """Breaks when a file can keep others out for longer than the accepted maximum, or for no time at all."""
+    place = f"memory://{os.urandom(4).hex()}"
+    system, root = fsspec.core.url_to_fs(place)
+    text = f'{{"holder": "x", "beat": 0, "lasts_s": {lasts_s}, "ended": false}}'
+    system.pipe_file(f"{root}/{FOLDER}/{0:012d}", text.encode())
+    found = lease(place)._newest()
+    assert found is not None and found.lasts_s == 300
+
+
+def test_storage_that_answers_from_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a lease that can never be confirmed is tried for good."""
+    one = lease(f"memory://{os.urandom(4).hex()}")
+    monkeypatch.setattr(Lease, "_newest", lambda _: None)
+    with pytest.raises(StoreError, match="other processes are writing this store; retry later"):
+        one.acquire()
+
+
+def test_two_that_found_it_free(place: str) -> None:
+    """Breaks when the second one replaces the file of the first one, which both found to be missing."""
+    first, second = lease(place), lease(place)
+    assert first._take(0)
+    assert not second._take(0)
+    assert second._newest() == first._mine
+    first.release()

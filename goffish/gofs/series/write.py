@@ -48,12 +48,12 @@ from goffish.gofs.series.slices import (
     slice_kind,
 )  # fmt: skip
 from goffish.gofs.store import (
+    Writes,
     check_store_place,
     is_store_file,
     read_checked,
     read_manifest,
     stored_bytes,
-    write_once,
 )
 from goffish.graph import Graph
 from goffish.graph.guards import GRAPH_ADVICE, expect, whole_number
@@ -280,7 +280,7 @@ class _Publication:
     """Files of the next version of a store; what was written is removed again unless it is published."""
 
     def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+        self._folder, self._writes = folder, Writes(folder)
         self.files: list[dict[str, FileEntry]] = []
         self._before = set(folder.list())
         self._written: list[str] = []
@@ -295,7 +295,7 @@ class _Publication:
     def put_entry(self, partition: int, kind: str, data: pa.Buffer, entry: FileEntry) -> None:
         """The same for a file that has a name already."""
         self._written.append(entry.name)
-        write_once(self._folder, entry, data)
+        self._writes.add(entry, data, there=entry.name in self._before)
         self.files[partition][kind] = entry
 
     def put_grown(self, graph: PartitionedGraph, manifest: Manifest, parts: list[Elements]) -> None:
@@ -323,28 +323,30 @@ class _Publication:
         Raises
         ------
         StoreError
-            The old manifest is not `over`: storage without locks may have had another writer.
+            The old manifest is not `over`: another process wrote while this one was halted.
         """
+        self._writes.wait()
         if over is not None and read_manifest(self._folder).fingerprint() != over.fingerprint():
             raise StoreError(f"{self._folder.location}: another process changed the store meanwhile; append again")
         self._folder.write(manifests.NAME, manifests.encode(Manifest(info, tuple(self.files))))
         self._written.clear()
-        for name in sorted(set(self._folder.list()) - _names(self.files) - _names(kept)):
-            if is_store_file(name):
-                self._folder.delete(name)
+        old = sorted(set(self._folder.list()) - _names(self.files) - _names(kept))
+        self._folder.delete_all([name for name in old if is_store_file(name)])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._writes.__exit__(kind, error, trace)
         if not self._written:
             return
-        # Whoever was interrupted while the manifest was being replaced does not know which one is there.
+        # After an interruption while the manifest was being replaced, either of them may be there.
         there: set[str] = set()
         with suppress(StoreError):
             there = _names(read_manifest(self._folder).files)
-        for name in self._written:
-            if name not in self._before and name not in there:
-                self._folder.delete(name)
+        with suppress(StoreError):  # the next version removes what stays
+            for name in self._written:
+                if name not in self._before and name not in there:
+                    self._folder.delete(name)
 
 
 def _names(files: Iterable[Mapping[str, FileEntry]]) -> set[str]:

@@ -45,8 +45,8 @@ def open_team(comm: Any = None) -> Iterator[MpiTeam]:
     except Exception as error:
         if not team.is_agreed(error):
             remove_partial_files()
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            os.write(team.last_words, f"error: rank {team.rank}: {told}\n".encode(errors="backslashreplace"))
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            os.write(team.last_words, f"error: rank {team.rank}: {text}\n".encode(errors="backslashreplace"))
             team.comm.Abort(1)
         team.close()
         raise
@@ -151,14 +151,18 @@ def check_label(team: Team, graph: PartitionedGraph, label: int | str) -> None:
 
 def check_same(team: Team, program: SubgraphProgram, graph: PartitionedGraph) -> None:
     """Refuse a job of which the ranks have different ideas."""
-    told: list[str] = [program.name(), str(message_dtype(program.message)), str(sorted(program.aggregators.items()))]
+    facts_of_job: list[str] = [
+        program.name(),
+        str(message_dtype(program.message)),
+        str(sorted(program.aggregators.items())),
+    ]
     for name, value in sorted(vars(program).items()):
         try:
-            told.append(f"{name}={stable(name, value)}")
+            facts_of_job.append(f"{name}={stable(name, value)}")
         except InputError:
-            told.append(name)
-    graph_told = [f"{name}={value}" for name, value in asdict(graph.info).items()]
-    for what, facts in (("program or options", told), ("graph", graph_told)):
+            facts_of_job.append(name)
+    facts_of_graph = [f"{name}={value}" for name, value in asdict(graph.info).items()]
+    for what, facts in (("program or options", facts_of_job), ("graph", facts_of_graph)):
         if not team.all_equal(_digest(facts)):
             raise team.alike(InputError(f"the ranks do not run the same job: their {what} differ"))
 

@@ -72,11 +72,11 @@ class SparkEngine(OneProcess):
         }  # fmt: skip
         if asked.output is not None:
             parts, stats = write_spark(program, graph, asked.output, **running)
-            told = {"supersteps": stats.supersteps, "rows": sum(part.rows for part in parts), "parts": len(parts)}
-            return Result(program.name(), pa.table({}), told, stats), graph
+            summary = {"supersteps": stats.supersteps, "rows": sum(part.rows for part in parts), "parts": len(parts)}
+            return Result(program.name(), pa.table({}), summary, stats), graph
         columns, stats = run_spark(program, graph, **running)
-        told = {"supersteps": stats.supersteps}
-        return Result(program.name(), assemble(program, graph, columns), told, stats), graph
+        summary = {"supersteps": stats.supersteps}
+        return Result(program.name(), assemble(program, graph, columns), summary, stats), graph
 
 
 def run_spark(

@@ -145,9 +145,9 @@ def joined(
     with ExitStack() as stack:
         listener = stack.enter_context(listen_at(host))
         # Fresh in every attempt of the stage: what is left of an earlier one does not have the key of this one.
-        told = gather(f"{host} {listener.getsockname()[1]} {secrets.token_hex(_NONCE)}")
-        key = hmac.digest(secret, "\n".join(told).encode(), "sha256")
-        places = [(name, int(port)) for name, port, _ in (text.split() for text in told)]
+        answers = gather(f"{host} {listener.getsockname()[1]} {secrets.token_hex(_NONCE)}")
+        key = hmac.digest(secret, "\n".join(answers).encode(), "sha256")
+        places = [(name, int(port)) for name, port, _ in (text.split() for text in answers)]
         links: dict[int, socket.socket] = {}
         stack.callback(_close_all, links)
         _connect(links, rank, listener, places, key)

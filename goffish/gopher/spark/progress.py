@@ -59,9 +59,8 @@ class Watch:
     def _listen(self) -> None:
         with self._listener:
             while not self._ended.is_set():
-                with contextlib.suppress(
-                    OSError
-                ):  # nothing yet, not of this run, or lost: the next attempt calls again
+                # Nothing yet, not of this run, or lost: the next attempt calls again.
+                with contextlib.suppress(OSError):
                     link = self._listener.accept()[0]
                     with link:
                         answer_call(link, self._key, _DRIVER)

@@ -66,10 +66,10 @@ def from_rows(rows: list[Any]) -> dict[int, tuple[dict[str, Any], list[pa.Table]
 
 def raise_reported(reports: list[dict[str, Any]]) -> None:
     """Raise the failure that a task reported, if any."""
-    told = sorted((report["text"], report["error"]) for report in reports if "error" in report)
-    if told:
+    failures = sorted((report["text"], report["error"]) for report in reports if "error" in report)
+    if failures:
         known = (InputError, errors.StoreError, errors.CheckpointError, errors.DataError)
-        raise next((kind for kind in known if kind.__name__ == told[0][1]), JobError)(told[0][0])
+        raise next((kind for kind in known if kind.__name__ == failures[0][1]), JobError)(failures[0][0])
 
 
 @dataclass(frozen=True)

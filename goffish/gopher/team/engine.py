@@ -248,8 +248,8 @@ class _Run:
 
     def _stats(self, supersteps: int) -> RunStats:
         figures = [*(self.ledger.phases[name] for name in PHASES), float(self.threads)]
-        everybody = self.team.everyone(np.array(figures).view(np.int64)).view(np.float64)
-        longest = everybody[:, :-1].max(axis=0)
-        longest[PHASES.index("exchange")] = everybody[:, PHASES.index("exchange")].min()
+        figures_of_all = self.team.everyone(np.array(figures).view(np.int64)).view(np.float64)
+        longest = figures_of_all[:, :-1].max(axis=0)
+        longest[PHASES.index("exchange")] = figures_of_all[:, PHASES.index("exchange")].min()
         self.ledger.phases = dict(zip(PHASES, longest.tolist(), strict=True))
-        return self.ledger.stats(self.team.engine, int(everybody[:, -1].sum()), supersteps, self.team.size)
+        return self.ledger.stats(self.team.engine, int(figures_of_all[:, -1].sum()), supersteps, self.team.size)

@@ -139,8 +139,8 @@ def _common_schema(team: Team, program: SubgraphProgram, sample: pa.Table) -> pa
     filled = [table for table in samples if table.num_columns]
     for table in filled:
         if table.column_names != filled[0].column_names:
-            told = f"columns {filled[0].column_names} in one partition, {table.column_names} in another"
-            raise team.alike(JobError(f"{program.name()}, result: {told}"))
+            difference = f"columns {filled[0].column_names} in one partition, {table.column_names} in another"
+            raise team.alike(JobError(f"{program.name()}, result: {difference}"))
     if not filled:
         return pa.schema([])
     # An array without elements has the type that NumPy gives to nothing.
@@ -190,9 +190,9 @@ def _labels_of(team: Team, graph: PartitionedGraph, mine: list[int], numbers: ND
     for question in asked:
         rows = question.view(np.int64) - team.rank * block
         answers.append(np.frombuffer(pack_tables([pa.table({"label": directory.take(pa.array(rows))})]), np.uint8))
-    told = pa.concat_tables(unpack_tables(data)[0] for data in team.exchange(answers))["label"]
+    labels = pa.concat_tables(unpack_tables(data)[0] for data in team.exchange(answers))["label"]
     at = places.astype(np.int64) - (wanted.size - known.size)
-    return told.take(pa.array(at, mask=at < 0))
+    return labels.take(pa.array(at, mask=at < 0))
 
 
 def _label_type(graph: PartitionedGraph) -> pa.DataType:

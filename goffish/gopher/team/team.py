@@ -133,7 +133,7 @@ class Team(ABC):
         return error is self._agreed
 
     def judge(self, statuses: NDArray[np.int64], failure: Exception | None, doing: str) -> None:
-        """Given everybody's status, continue or raise the error of the first member that failed, on all alike."""
+        """Given the status of every member, continue, or raise the error of the first that failed, on all alike."""
         if not statuses.any():
             return
         failed = np.flatnonzero(statuses == _FAILED).tolist()
@@ -146,8 +146,8 @@ class Team(ABC):
         heads = self.everyone(np.array([kind, len(text)], np.int64))
         sizes = [int(heads[speaker, 1]) if rank == speaker else 0 for rank in range(self.size)]
         data = self.swap([np.frombuffer(text, np.uint8)] * self.size, sizes)[speaker]
-        told = self.alike(_KINDS[int(heads[speaker, 0])](data.tobytes().decode()))
-        raise told from failure if isinstance(failure, Exception) and speaker == self.rank else None
+        agreed = self.alike(_KINDS[int(heads[speaker, 0])](data.tobytes().decode()))
+        raise agreed from failure if isinstance(failure, Exception) and speaker == self.rank else None
 
     def _told(self, failure: Exception, doing: str, *, alone: bool) -> tuple[int, bytes]:
         """An error as all shall see it; bad input that every member or the first has found needs no rank."""
