@@ -109,7 +109,7 @@ def append_from_events(
     after = open_series(path)
     if growth is not None:
         vertices, edges = (a - b for a, b in zip(_sizes(after.graph), _sizes(store), strict=True))
-        notes.append(f"the template has {vertices:,} more vertices and {edges:,} more edges")
+        notes.append(f"added to the template: {vertices:,} vertices, {edges:,} edges")
     return SeriesBuild(after.graph, limits.size - 1, (*notes, *advice(after)))
 
 

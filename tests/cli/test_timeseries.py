@@ -71,7 +71,7 @@ def test_append_new_vertices_and_compact(here: Place) -> None:
     )
     added = here("timeseries", "append", "s", "b.csv", "--time-unit", "1", "--json").json
     assert (added["instances_added"], added["vertices"], added["edges"]) == (1, 5, 4)
-    assert added["notes"] == ["the template has 2 more vertices and 2 more edges"]
+    assert added["notes"] == ["added to the template: 2 vertices, 2 edges"]
     info = here("timeseries", "info", "s", "--json").json
     assert (info["packs"], info["growths"]) == (2, 1)
     ran = here("timeseries", "run", "components", "s", "--json").json

@@ -135,7 +135,7 @@ def test_new_vertices_and_edges(tmp_path: Path) -> None:
     before, old = open_folder(tmp_path / "s").list(), open_series(tmp_path / "s")
     made = append_from_events(tmp_path / "s", later(), time_unit="1")
     assert (made.instances, made.store.num_vertices, made.store.num_edges) == (1, 9, 8)
-    assert made.notes == ("the template has 4 more vertices and 4 more edges",)
+    assert made.notes == ("added to the template: 4 vertices, 4 edges",)
     series = open_series(tmp_path / "s")
     assert series.graph.labels_by_number().to_pylist() == [1, 2, 3, 5, 7, 8, 9, 1556, 1557]
     source, target, _, _ = series.graph.to_graph().edge_columns()
