@@ -227,6 +227,17 @@ steps(gf.Reservoir(sys.argv[1]))[int(sys.argv[3])]()
 """
 
 
+def check_copies(res: gf.Reservoir, replica: Path) -> None:
+    """After a kill, the replica alone may lack the newest index; it has the one before, and is repaired."""
+    wrong = [row for row in res.verify().to_pylist() if row["state"] != "ok"]
+    assert [(row["location"], row["state"], row["bucket"][:6]) for row in wrong] in (
+        [], [(str(replica), "missing", "index-")]
+    )  # fmt: skip
+    assert [row["state"] for row in res.repair().to_pylist()] == ["restored"] * len(wrong)
+    assert set(res.verify().column("state").to_pylist()) <= {"ok"}
+    assert gf.Reservoir(replica).query() == res.query()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", range(3))
 def test_kill_before_every_write_and_removal(tmp_path: Path, step: int) -> None:
@@ -241,8 +252,8 @@ def test_kill_before_every_write_and_removal(tmp_path: Path, step: int) -> None:
         command = [sys.executable, "-c", _DIES.format(root=root), str(path / "r"), str(count), str(step)]
         ended = subprocess.run(command, cwd=root, capture_output=True, check=False)
         found = gf.Reservoir(path / "r").query()
-        assert set(res.verify().column("state").to_pylist()) == {"ok"}
         assert gf.Reservoir(path / "b").query() in (old, found)
+        check_copies(res, path / "b")
         seen.add(found.num_rows)
         if ended.returncode == 0:
             break
@@ -298,7 +309,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
         assert ids == list(range(len(ids)))
         assert len(ids) % 10 == 0
         assert confirmed <= len(ids) <= confirmed + 10
-        assert set(res.verify().column("state").to_pylist()) <= {"ok"}
+        check_copies(res, tmp_path / "b")
     assert confirmed > 0
 
 

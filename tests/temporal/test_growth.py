@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv
 
 import goffish as gf
 from goffish.errors import InputError, StoreError
@@ -365,7 +366,7 @@ def test_full_disk_leaves_the_old_series(tmp_path: Path) -> None:
         small(tmp_path / "s")
         rows = np.arange(30_000)
         late = {"source": rows, "target": rows * 7 % 30_011, "timestamp": 20 + rows % 10}
-        pa.csv.write_csv(pa.table(late), tmp_path / "late.csv")
+        csv.write_csv(pa.table(late), tmp_path / "late.csv")
         subprocess.run(["cp", "-r", tmp_path / "s", disk.inside], check=True)
         before = disk.files()
         disk.resize(sum((disk.inside / name).stat().st_size for name in before) // 1024 + 300)
