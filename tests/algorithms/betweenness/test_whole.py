@@ -237,14 +237,16 @@ def test_bad_options_are_refused():
         betweenness(graph, threads=0)
 
 
-def test_progress_ends_at_the_work_to_do(monkeypatch):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_progress_ends_at_the_work_to_do(monkeypatch, threads):
     cut_small(monkeypatch, 1 << 14)
     graph = to_graph(make("preferential", 300, 3))
-    told: list[tuple[float, float]] = []
-    betweenness(graph, weighted=False, threads=2, progress=lambda done, total: told.append((done, total)))
-    assert len(told) > 1
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert {total for _, total in told} == {told[-1][0]}
+    reports: list[tuple[float, float]] = []
+    betweenness(graph, weighted=False, threads=threads, progress=lambda done, total: reports.append((done, total)))
+    # Only the thread of the caller reports, and on a busy machine another one may take all blocks.
+    assert len(reports) > 2 - threads
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
+    assert {total for _, total in reports} == {reports[-1][0]}
 
 
 def test_an_interrupt_stops_all_threads(monkeypatch):
