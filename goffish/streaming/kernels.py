@@ -13,6 +13,8 @@ _P3 = np.uint64(1609587929392839161)
 _P4 = np.uint64(9650029242287828579)
 _P5 = np.uint64(2870177450012600261)
 _GREATEST = (1 << 63) - 1
+#: Kinds of keys.
+NUMBER, TEXT = 0, 1
 
 
 @kernel
@@ -116,11 +118,12 @@ def _next_slot(unused):
 
 
 @kernel
-def find_numbers(table, numbers_of, positions_of, unused, numbers, hashes, slots, begin):
+def find_numbers(table, numbers_of, positions_of, kinds_of, unused, numbers, hashes, slots, begin):
     """Find or add the slots of numbers with their hashes; return how many were processed.
 
-    `table` has slots plus one by hash, 0 where it is empty. Stops when it is half full. `unused` begins with the number
-    of slots that have been in use, and how many of them are free; those follow, the next one last.
+    `table` has slots plus one by hash, 0 where it is empty. Stops when it is half full. The arrays that end in ``_of``
+    are by slot. `unused` begins with the number of slots that have been in use, and how many of them are free; those
+    follow, the next one last.
     """
     mask = np.uint64(table.size - 1)
     most = min(table.size // 2, numbers_of.size)
@@ -143,6 +146,7 @@ def find_numbers(table, numbers_of, positions_of, unused, numbers, hashes, slots
                 slot = _next_slot(unused)
                 numbers_of[slot] = number
                 positions_of[slot] = position
+                kinds_of[slot] = NUMBER
                 slots[i] = slot
                 table[at] = slot + 1
                 break
@@ -154,7 +158,7 @@ def find_numbers(table, numbers_of, positions_of, unused, numbers, hashes, slots
 
 
 @kernel
-def find_texts(table, bounds_of, positions_of, stored, unused, data, offsets, hashes, slots, begin):
+def find_texts(table, bounds_of, positions_of, kinds_of, stored, unused, data, offsets, hashes, slots, begin):
     """As `find_numbers` for texts with their hashes, which are appended to `stored`.
 
     ``bounds_of[2 * slot]`` and the next one are begin and end there; the last of all is the used part of `stored`.
@@ -191,6 +195,7 @@ def find_texts(table, bounds_of, positions_of, stored, unused, data, offsets, ha
                 bounds_of[2 * slot + 1] = used + size
                 bounds_of[last] = used + size
                 positions_of[slot] = position
+                kinds_of[slot] = TEXT
                 slots[i] = slot
                 table[at] = slot + 1
                 break

@@ -13,7 +13,7 @@ from goffish.streaming.hashing import Positions, distinct_keys, original_key, po
 from goffish.streaming.state import Column
 
 Slots = NDArray[np.int64]
-_NUMBER, _TEXT, _OTHER, _FREE = 0, 1, 2, 3
+_NUMBER, _TEXT, _OTHER, _FREE = kernels.NUMBER, kernels.TEXT, 2, 3
 _INT64 = pa.int64()
 
 
@@ -182,11 +182,10 @@ class KeyTable:
         hashes = np.empty(len(slots), np.uint64)
         kernels.hash_numbers(numbers, hashes)
         while True:
-            before = self.mark
             done = kernels.find_numbers(
-                self._tables[_NUMBER], self._numbers, self.positions, self._unused, numbers, hashes, slots, done
-            )
-            self._kinds[self.since(before)] = _NUMBER
+                self._tables[_NUMBER], self._numbers, self.positions, self._kinds, self._unused, numbers, hashes, slots,
+                done,
+            )  # fmt: skip
             if done == len(numbers):
                 return slots
             self._grow(2 * self.capacity)
@@ -196,12 +195,10 @@ class KeyTable:
         hashes = np.empty(len(slots), np.uint64)
         kernels.hash_texts(data, offsets, hashes)
         while True:
-            before = self.mark
             done = kernels.find_texts(
-                self._tables[_TEXT], self._bounds, self.positions, self._stored, self._unused, data, offsets, hashes,
-                slots, done,
+                self._tables[_TEXT], self._bounds, self.positions, self._kinds, self._stored, self._unused, data,
+                offsets, hashes, slots, done,
             )  # fmt: skip
-            self._kinds[self.since(before)] = _TEXT
             if done == len(slots):
                 return slots
             used = int(self._bounds[-1])

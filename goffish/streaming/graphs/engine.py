@@ -15,11 +15,11 @@ from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.cgql.checks import Checked
 from goffish.streaming.graphs.cgql.syntax import CgqlError, Script
 from goffish.streaming.graphs.instances import difference, numbers_in
-from goffish.streaming.graphs.predicates import Flips, Predicates
+from goffish.streaming.graphs.predicates import NO_FLIPS, Predicates
 from goffish.streaming.graphs.queries import Queries, Query, Take
 from goffish.streaming.graphs.records import Encoder, Records
 from goffish.streaming.graphs.sequencer import Ready, Released, Sequencer
-from goffish.streaming.graphs.state import Changes, State
+from goffish.streaming.graphs.state import NO_CHANGES, Changes, State
 from goffish.streaming.graphs.times import Span
 from goffish.streaming.graphs.updates import LATE, LIST, OF_VERTICES, OPS, TEXT
 from goffish.streaming.graphs.views import Ticks
@@ -370,7 +370,7 @@ class Engine:
         self.counts, self.clock = dict(other.counts), other.clock
         watermark, _, *rest = other.sequencer.saved()
         self.sequencer.install((watermark, pending if len(pending) else None, *rest))
-        nothing = Changes.empty(0), Flips.empty(0)
+        nothing = NO_CHANGES, NO_FLIPS
         none, asn = np.zeros(0, np.int64), self.counts["applied"]
         while (start := self.queries.next_start(time)) is not None:
             self.queries.step(*nothing, Ticks(none, asn, start - 1))
@@ -405,7 +405,7 @@ class Engine:
 
     def _step(self, ready: Ready, until: int) -> None:
         records = ready.records
-        changes, flips = Changes.empty(0), Flips.empty(0)
+        changes, flips = NO_CHANGES, NO_FLIPS
         if len(records):
             changes, flips = self.state.apply(records, ready.moments)
             self._last = int(records.times[-1])

@@ -466,7 +466,8 @@ class LiveGraph:
         """Accept nothing more if this is interrupted, or cannot be written to the log although it is done."""
         try:
             yield
-            self._mark = Added.mark(self._engine.encoder)
+            if self._folder is not None:
+                self._mark = Added.mark(self._engine.encoder)
         except Refused as error:
             if done:
                 self._torn = "could not write to its log"

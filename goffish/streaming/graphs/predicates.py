@@ -143,6 +143,9 @@ class Flips(NamedTuple):
         return Flips._make(column[chosen] for column in self)
 
 
+NO_FLIPS = Flips.empty(0)
+
+
 class Predicates:
     """Predicates on vertices or edges, each of them once.
 

@@ -34,7 +34,7 @@ from goffish.streaming.graphs.patterns import (
 from goffish.streaming.graphs.plans import plan_of
 from goffish.streaming.graphs.predicates import Flips, Predicates
 from goffish.streaming.graphs.records import Encoder
-from goffish.streaming.graphs.state import Changes, State
+from goffish.streaming.graphs.state import NO_CHANGES, Changes, State
 from goffish.streaming.graphs.temporal import Occurrence, Temporal
 from goffish.streaming.graphs.times import Span, span_after, span_of
 from goffish.streaming.graphs.topics import Events, Stamps, Topic
@@ -410,7 +410,7 @@ class _Index(NamedTuple):
     def concerned(self, flips: Flips) -> list[str]:
         """Return the topics of queries for which something may have happened, in their order."""
         found = set(self.restless)
-        for program in np.unique(flips.programs).tolist():
+        for program in np.unique(flips.programs).tolist() if len(flips.programs) else ():
             found.update(self.by_program.get(program, ()))
         return [self.topics[at] for at in sorted(found)]
 
@@ -520,7 +520,7 @@ class Queries:
                 self.take(topic, take)
         if now > FIRST:
             begin = [topic for topic, one in new.items() if one.span is None]
-            self._begin(begin, Batch.of(Changes.empty(0), flips, Ticks(np.zeros(0, np.int64), 0, now)), now)
+            self._begin(begin, Batch.of(NO_CHANGES, flips, Ticks(np.zeros(0, np.int64), 0, now)), now)
 
     def _made(self, checked: Checked, named: Mapping[str, Query]) -> Query:
         found = Query(checked, self._encoder, self._most, named)
@@ -552,7 +552,7 @@ class Queries:
         vertices, edges = self._predicates(list(self._running.values()))
         wanted = {number for topic in topics for number in self._running[topic].programs(len(vertices))}
         flips = self._state.watch(vertices, edges, wanted)
-        self._begin(topics, Batch.of(Changes.empty(0), flips, Ticks(np.zeros(0, np.int64), 0, start)), start)
+        self._begin(topics, Batch.of(NO_CHANGES, flips, Ticks(np.zeros(0, np.int64), 0, start)), start)
 
     def _again(self, query: Query) -> None:
         """Let a query that repeats wait for its next span."""
@@ -644,7 +644,7 @@ class Queries:
         if index.waiting and not len(times):
             return  # time begins with the first record
         if index.waiting:
-            waits = Batch.of(Changes.empty(0), flips.take(slice(0)), ticks)
+            waits = Batch.of(NO_CHANGES, flips.take(slice(0)), ticks)
             self._begin(index.waiting, waits, int(times[0]))
             index = self._make_index()
         batch, before = Batch.of(changes, flips, ticks), len(self._running)

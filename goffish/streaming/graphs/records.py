@@ -33,6 +33,7 @@ from goffish.streaming.graphs.updates import (
 from goffish.streaming.key_table import KeyTable
 
 _FIELDS = {"t", "op", "stream", "seq", "id", "src", "dst", "names"}
+_FIELDS_OF_RECORDS = _FIELDS | {"attrs", "updates"}
 _MOST_SEQS = 1 << 62
 _SEQS = "accepted are integers from 0 to 2^62 - 1"
 _NAMES = "accepted are texts, and only for -av and -ae"
@@ -166,34 +167,35 @@ class Encoder:
     def rows(self, records: Iterable[Any]) -> Encoded:
         """Encode mappings; see `LiveGraph.feed`."""
         rejected: list[tuple[int, str]] = []
-        heads: list[tuple[int, int, int]] = []
-        firsts, places, updates, values = [0], list[int](), list[Any](), list[Any]()
+        heads, firsts, places = list[int](), [0], list[int]()  # flat lists, as a call often has a single record
+        updates, first_values, values = list[int](), [0], list[int]()
         for place, record in enumerate(records):
             try:
                 head, found = self._record(record)
             except (InputError, TypeError, ValueError, OverflowError, RecursionError) as error:
                 rejected.append((place, str(error)))
                 continue
-            heads.append(head)
+            heads += head
             places.append(place)
             for update, attributes in found:
-                values += [(len(updates), *one) for one in attributes]
-                updates.append(update)
-            firsts.append(len(updates))
-        times, streams, seqs = np.array(heads, np.int64).reshape(-1, 3).T
-        ops, elements, sources, targets = np.array(updates, np.int64).reshape(-1, 4).T
-        owners, names, kinds, bits = np.array(values, np.int64).reshape(-1, 4).T
-        first_values = np.searchsorted(owners, np.arange(len(updates) + 1))
+                updates += update
+                for one in attributes:
+                    values += one
+                first_values.append(len(values) // 3)
+            firsts.append(len(updates) // 4)
+        times, streams, seqs = _columns(heads, 3)
+        ops, elements, sources, targets = _columns(updates, 4)
+        names, kinds, bits = _columns(values, 3)
         made = Records(
             times, streams, seqs, np.array(firsts, np.int64), ops.astype(np.int8), elements, sources, targets,
-            first_values, names, kinds.astype(np.int8), bits,
+            np.array(first_values, np.int64), names, kinds.astype(np.int8), bits,
         )  # fmt: skip
         return Encoded(made, np.array(places, np.intp), rejected)
 
     def _record(self, record: Any) -> tuple[tuple[int, int, int], list[tuple[Any, Any]]]:
         if not isinstance(record, Mapping):
             raise InputError(f"record {record!r:.60}: must be a mapping")
-        _check_fields(record, _FIELDS | {"attrs", "updates"})
+        _check_fields(record, _FIELDS_OF_RECORDS)
         if "t" not in record:
             raise InputError("field t: missing; give the event time")
         seq = record.get("seq")
@@ -224,13 +226,11 @@ class Encoder:
             given = [(number, NONE, 0) for number in removed if number >= 0]
         else:
             given = [(self.name(name), *self.values.encode_one(value)) for name, value in sorted(attributes)]
-        ends = [-1 if end is None else self._slot(self.vertices, end) for end in (src, dst)] if edge else [-1, -1]
-        element = -1 if op == HEARTBEAT else self._slot(self.edges if edge else self.vertices, id)
-        return (op, element, *ends), given
-
-    @staticmethod
-    def _slot(table: KeyTable, key: Any) -> int:
-        return int(table.slots([key])[0])
+        ends = (src, dst) if edge else (None, None)
+        slots = iter(self.vertices.slots([end for end in ends if end is not None]).tolist())
+        source, target = (-1 if end is None else next(slots) for end in ends)
+        element = -1 if op == HEARTBEAT else int((self.edges if edge else self.vertices).slots([id])[0])
+        return (op, element, source, target), given
 
     def table(self, table: pa.Table) -> Encoded:
         """Encode a table, one update a row; see `LiveGraph.feed`.
@@ -402,6 +402,11 @@ def _columns_of(table: pa.Table) -> dict[str, pa.Array]:
             except InputError as error:
                 raise InputError(f"column {name}: {error}") from None
     return columns
+
+
+def _columns(rows: list[int], width: int) -> Numbers:
+    """Return columns of rows that follow one another; those of other encoders are contiguous as well."""
+    return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, width).T)
 
 
 def _check_fields(record: Mapping[str, Any], accepted: set[str]) -> None:

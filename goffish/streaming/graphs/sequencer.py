@@ -12,6 +12,8 @@ from goffish.streaming.graphs import kernels
 from goffish.streaming.graphs.kernels import DUPLICATE, KEPT, LATE, TARDY
 from goffish.streaming.graphs.records import Numbers, Records
 
+_NOTHING = np.zeros(0, np.intp)
+
 
 class _Seen:
     """Sequence numbers of a stream that have been seen."""
@@ -122,9 +124,8 @@ class Sequencer:
         whole = not states.any()
         kept = records if whole else records.take(np.flatnonzero(states == KEPT))
         waiting = kept if self._pending is None else self._pending + kept
-        nothing = np.zeros(0, np.intp)
         duplicates, late, tardy = (
-            nothing if whole else np.flatnonzero(states == state) for state in (DUPLICATE, LATE, TARDY)
+            _NOTHING if whole else np.flatnonzero(states == state) for state in (DUPLICATE, LATE, TARDY)
         )
         ready = self._release(waiting, streams)
         if self._longest >= 0:
@@ -156,22 +157,24 @@ class Sequencer:
 
     def _duplicates(self, records: Records) -> NDArray[np.int8]:
         states = np.zeros(len(records), np.int8)
+        if records.seqs.max(initial=-1) < 0:
+            return states
         numbered = records.seqs >= 0
-        for stream in np.unique(records.streams[numbered]).tolist() if numbered.any() else ():
+        for stream in np.unique(records.streams[numbered]).tolist():
             mine = numbered & (records.streams == stream)
             states[mine] = self._seen.setdefault(stream, _Seen()).mark(records.seqs[mine], self._window)
         return states
 
     def _release(self, waiting: Records, streams: list[str]) -> Ready:
         """Keep what must wait, and return the rest in order."""
-        ready = waiting.times <= self.watermark
-        self._pending = None if ready.all() else waiting.take(np.flatnonzero(~ready))
-        chosen = np.flatnonzero(ready)
-        times, seqs = waiting.times[chosen], waiting.seqs[chosen]
-        if len(streams) == 1 and np.all(np.diff(times) > 0):
-            return Ready(waiting if ready.all() else waiting.take(chosen))
-        order = np.lexsort((seqs, ranks_of(streams)[waiting.streams[chosen]], times))
-        return Ready(waiting.take(chosen[order]))
+        self._pending, ready = None, waiting
+        if waiting.times.max(initial=FIRST) > self.watermark:
+            waits = waiting.times > self.watermark
+            self._pending, ready = (waiting.take(np.flatnonzero(chosen)) for chosen in (waits, ~waits))
+        times = ready.times
+        if len(times) < 2 or (len(streams) == 1 and np.all(times[1:] > times[:-1])):
+            return Ready(ready)
+        return Ready(ready.take(np.lexsort((ready.seqs, ranks_of(streams)[ready.streams], times))))
 
 
 def _with_late(ready: Ready, late: Records, reached: Numbers) -> Ready:

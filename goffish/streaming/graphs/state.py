@@ -14,7 +14,7 @@ from goffish.streaming.graphs.attributes import Bits, Kinds
 from goffish.streaming.graphs.late import Written
 from goffish.streaming.graphs.late_kernels import apply_late_updates, most_late_changes
 from goffish.streaming.graphs.predicate_kernels import COMPARE, ID
-from goffish.streaming.graphs.predicates import Flips, Predicates, Tables, Watches
+from goffish.streaming.graphs.predicates import NO_FLIPS, Flips, Predicates, Tables, Watches
 from goffish.streaming.graphs.records import Encoder, Records
 from goffish.streaming.graphs.sequencer import ranks_of
 from goffish.streaming.graphs.trees import alike
@@ -115,6 +115,9 @@ class Changes(NamedTuple):
         return Changes._make(column[:size] for column in self)
 
 
+NO_CHANGES = Changes.empty(0)
+
+
 class Graph(NamedTuple):
     """All of the current graph that compiled code changes."""
 
@@ -158,6 +161,7 @@ class State:
         self._counts = np.zeros(2, np.int64)
         self.vertices, self.edges = Predicates(encoder, edges=False), Predicates(encoder, edges=True)
         self._watched = self.vertices.watch(0), self.edges.watch(0)
+        self._space: tuple[int, int, int] | None = None  # for vertices, edges and names
 
     @property
     def unknown(self) -> int:
@@ -184,11 +188,13 @@ class State:
             Their event times, which are those of the records if none of them is late.
         """
         self.fit()
-        of_updates = np.repeat(np.arange(len(records)), np.diff(records.firsts))
+        of_updates = np.arange(len(records))
+        if len(records.ops) != len(records):  # there are transactions
+            of_updates = np.repeat(of_updates, np.diff(records.firsts))
         keys, watches = self._encoder.edges.columns, self._watches
         most = 2 * len(of_updates) + len(records.names) + 16
         of_edge = 2 * len(self.vertices) + 3 * len(self.edges)  # what one that is added needs at most
-        changes, flips = Changes.empty(most), Flips.empty(most + of_edge if of_edge else 0)
+        changes, flips = Changes.empty(most), Flips.empty(most + of_edge) if of_edge else NO_FLIPS
         done, used = 0, np.zeros(2, np.int64)
         if self.written is not None:
             given = of_updates, records.times if moments is None else moments, ranks_of(list(self._encoder.streams))
@@ -202,7 +208,7 @@ class State:
                     self.graph, self.written, records, given, keys, watches, done, (changes, flips), used, self._counts
                 )
             if done == len(of_updates):
-                return changes.cut(used[0]), flips.take(slice(used[1]))
+                return changes.cut(used[0]), flips.take(slice(used[1])) if of_edge else flips
             changes, flips = self._more_space(records, done, changes, flips, used)
 
     def _more_space(
@@ -242,8 +248,9 @@ class State:
         """
         self.vertices, self.edges = vertices, edges
         self._watched = self.vertices.watch(0), self.edges.watch(0)
+        self._space = None
         self.fit()
-        found, done, space = [Flips.empty(0)], 0, _SPACE
+        found, done, space = [NO_FLIPS], 0, _SPACE
         while done < len(self.graph.vertices) + len(self.graph.edges.alive):
             flips, begin = Flips.empty(space), done
             done, used = kernels.follow_all(self.graph, self._watches, flips, begin)
@@ -253,9 +260,10 @@ class State:
 
     def fit(self) -> None:
         """Make space for all labels and names."""
-        vertices, edges = self._encoder.vertices.capacity, self._encoder.edges.capacity
-        names = len(self._encoder.names)
-        graph = self.graph
+        space = self._encoder.vertices.capacity, self._encoder.edges.capacity, len(self._encoder.names)
+        if space == self._space:
+            return
+        (vertices, edges, names), graph = space, self.graph
         if vertices > len(graph.vertices) or edges > len(graph.edges.alive):
             count = len(graph.vertices)
             self.graph = graph = graph._replace(
@@ -276,6 +284,7 @@ class State:
             else one._replace(truth=_wide(one.truth, size), counts=longer(one.counts, len(one.counts), size))
             for one, size in zip(self._watched, sizes, strict=True)
         )  # fmt: skip
+        self._space = space
 
     def saved(self) -> tuple[Any, ...]:
         """Return the state without predicates, for `install`."""
@@ -292,6 +301,7 @@ class State:
         if not alike(saved, self.saved()):
             raise ValueError("the graph has another form")
         self.graph, self._counts, *written = saved
+        self._space = None
         if written:
             self.written = written[0]
 

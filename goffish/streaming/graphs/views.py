@@ -99,7 +99,8 @@ class Batch(NamedTuple):
     def of(cls, changes: Changes, flips: Flips, ticks: Ticks) -> Batch:
         """Order flips by predicate."""
         places = np.argsort(flips.programs, kind="stable")
-        return cls(flips.take(places), ticks.times, ticks.asn, ticks.until, places, changes, *ticks[3:])
+        ordered = flips.take(places) if len(places) > 1 else flips
+        return cls(ordered, ticks.times, ticks.asn, ticks.until, places, changes, *ticks[3:])
 
     @property
     def last(self) -> tuple[int, int]:
