@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import goffish as gf
+from goffish.cli.timeseries_run import algorithm_command, algorithm_names
 from goffish.gofs.series import open_series
 from goffish.temporal.event_paths import temporal_paths
 from goffish.temporal.motifs import temporal_triangles
@@ -130,6 +132,32 @@ def test_run_gives_tables(here: Place) -> None:
     assert [t["timestep"] for t in found["timesteps"]] == list(range(10))
 
 
+def test_algorithms_run_on_every_instance(here: Place, series_store: Path) -> None:
+    """Rows, timesteps and notes of `gf.run_series`, in memory and on the engine."""
+    shutil.copytree(series_store, here / "s")
+    found = here("timeseries", "run", "triangles", "s", "--start", "1970-01-03", "--json").json
+    assert found["rows"] == gf.run_series("triangles", here / "s", start="1970-01-03").table.to_pylist()
+    assert [t["timestep"] for t in found["timesteps"]] == list(range(2, 10))
+    engine = ("--engine", "local", "--threads", "1", "--weight", "n", "--temporal-parallelism", "2")
+    done = here("timeseries", "run", "sssp", "s", "--source", "3", *engine, "-o", "t.parquet", "--timesteps", "t.csv")
+    assert done.code == 0, done.err
+    wanted = gf.run_series("sssp", here / "s", source=3, engine="local", weight="n")
+    assert pq.read_table(here / "t.parquet").equals(wanted.table)
+    assert (here / "t.csv").read_text().count("\n") == 11
+    assert all(f"note: {note}" in done.out for note in wanted.notes)
+    shown = here("timeseries", "run", "--help").out
+    assert "triangles" in shown and "tdsp" in shown
+    assert "--engine" not in here("timeseries", "run", "bridges", "--help").out
+
+
+def test_every_algorithm_has_a_command() -> None:
+    """Options of algorithms have other names than those of the run."""
+    for name in algorithm_names():
+        options = [param.name for param in algorithm_command(name).params]
+        assert len(set(options)) == len(options), name
+        assert {"store", "start", "weight", "temporal_parallelism"} <= set(options)
+
+
 def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
     source, target, when = events[:, 0], events[:, 1], events[:, 2]
     found = here("timeseries", "paths", "all.csv", "--vertex", "3", "--kind", "fastest", "--json").json
@@ -168,7 +196,15 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("run", "tdsp", "s", "--source", "3", "--latency", "n", "--temporal-parallelism", "2"), "is sequential"),
         (("run", "pagerank", "s", "--engine", "gpu"), "--engine 'gpu': choose one of auto, local, mpi"),
         (("run", "pagerank", "s", "-o", "r.xyz"), "r.xyz"),
-        (("run", "walks", "s"), "unknown application 'walks': choose one of tdsp, memes"),
+        (("run", "wander", "s"), "unknown application 'wander': choose one of tdsp, memes"),
+        (("run", "triangles", "nope"), "nope"),
+        (("run", "triangles", "s", "--edge-exists", "there"), "no attribute 'edge.there' in this series; available"),
+        (("run", "triangles", "s", "--checkpoint-dir", "c"), "No such option: --checkpoint-dir"),
+        (("run", "sssp", "s"), "Missing option '--source' (see goffish timeseries run sssp --help)"),
+        (("run", "sssp", "s", "--source", "x"), "unknown vertex 'x': the vertex labels"),
+        (("run", "sssp", "s", "--source", "777"), "instance 0: unknown vertex 777"),
+        (("run", "louvain", "s", "--resolution", "-1"), "resolution=-1.0 should be greater than or equal to 0"),
+        (("run", "triangles", "s", "--engine", "gpu"), "--engine 'gpu': choose one of auto, local, mpi"),
         (("paths", "all.csv", "--vertex", "77"), "unknown vertex 77"),
         (("paths", "all.csv", "--vertex", "3", "--kind", "slow"), "kind='slow': choose one of earliest-arrival"),
         (("paths", "all.csv", "--vertex", "3", "--duration", "-1"), "duration=-1: must be at least 0"),
