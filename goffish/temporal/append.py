@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
-from goffish.gofs.series import Growth, Series, append_instances, grown_template, open_series
+from goffish.gofs.series import Elements, Growth, Series, append_instances, grown_template, open_series
+from goffish.gofs.series.growth import find_in_template
 from goffish.gofs.series.model import moment_text
 from goffish.gofs.series.write import Progress
 from goffish.graph import Graph, from_edges
-from goffish.graph.algebra import grow
 from goffish.graph.columns import as_table
 from goffish.graph.labels import as_id_column
 from goffish.partition.streaming import place_new
@@ -100,40 +100,35 @@ def append_from_events(
     u, v = (_taken(c, rows) for c in ends)
     store = series.graph
     more = _events_graph(store, (u, v, _taken(ends[0], alone)), table.take(pa.array(rows)))
-    template, growth = grown(store, more)
-    edge = EdgeFinder(template).find(u, v, "")
+    numbers, growth = grown(store, [series.elements(p) for p in range(store.num_partitions)], more)
+    edge = numbers[EdgeFinder(more).find(u, v, "")]
     which = np.searchsorted(limits, moments[rows], side="right") - 1
     order = np.lexsort((moments[rows], edge, which))
     data = instances_of_windows(limits, which[order], edge[order], rows[order], spec, table)
     append_instances(path, data, growth=growth, version=series.fingerprint(), progress=progress)
     after = open_series(path)
     if growth is not None:
-        vertices, edges = (a - b for a, b in zip(_sizes(after.graph), _sizes(store), strict=True))
-        notes.append(f"added to the template: {vertices:,} vertices, {edges:,} edges")
+        notes.append(f"added to the template: {growth.added('vertex'):,} vertices, {growth.added('edge'):,} edges")
     return SeriesBuild(after.graph, limits.size - 1, (*notes, *advice(after)))
 
 
-def grown(store: PartitionedGraph, more: Graph) -> tuple[Graph, Growth | None]:
-    """The template of a store with the edges of another graph, and what is new in it.
+def grown(
+    store: PartitionedGraph, elements: Sequence[Elements], more: Graph
+) -> tuple[NDArray[np.int64], Growth | None]:
+    """The numbers of the edges of a graph in the template of a store, which grows if it does not have all of them.
 
     A new vertex goes to the partition where most of its neighbors are, as long as that is not too large.
     """
-    template = store.to_graph()
     try:
-        made = grow(template, more)
+        found = find_in_template(store, elements, more)
     except InputError as error:
         raise InputError(f"the events do not fit the template: {error}") from None
-    if _sizes(made.graph) == _sizes(store):
-        return template, None
-    owner = np.full(made.graph.num_vertices, -1, np.int32)
-    owner[made.vertices] = store.owner()
-    owner = place_new(made.graph, store.num_partitions, owner)
-    growth = grown_template(store, made.graph, owner, made.vertices, made.edges)
-    return growth.template, growth
-
-
-def _sizes(graph: Graph | PartitionedGraph) -> tuple[int, int]:
-    return graph.num_vertices, graph.num_edges
+    if (found.vertices >= 0).all() and (found.edges >= 0).all():
+        return found.edges, None
+    owner = (np.searchsorted(store.vertex_starts, found.vertices, side="right") - 1).astype(np.int32)
+    owner = place_new(more, owner, np.array(store.info.vertices, np.int64))
+    growth = grown_template(store, elements, more, found, owner)
+    return growth.edges, growth
 
 
 def _taken(column: Any, rows: NDArray[np.int64]) -> Any:

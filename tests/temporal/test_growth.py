@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from pyarrow import csv
 
 import goffish as gf
 from goffish.errors import InputError, StoreError
-from goffish.gofs import verify_store
+from goffish.gofs import build_layout, verify_store
+from goffish.gofs.encoding import encode_slice
 from goffish.gofs.files import _RemoteFolder, open_folder
 from goffish.gofs.series import (
     Attribute,
@@ -32,10 +34,12 @@ from goffish.gofs.series import (
     SeriesSchema,
     append_instances,
     compact_series,
+    grown_template,
     open_series,
     write_series,
 )
-from goffish.graph.algebra import grow
+from goffish.gofs.series.growth import find_in_template
+from goffish.gofs.series.slices import find_elements, numbered
 from goffish.partition import partition_graph
 from goffish.partition.streaming import place_new
 from goffish.temporal.append import MANY_GROUPS, append_from_events
@@ -271,29 +275,115 @@ def test_hint_at_compaction(tmp_path: Path) -> None:
     assert [i.edge("exists").to_pylist() for i in open_series(tmp_path / "s").instances()] == before
 
 
-def test_grow_keeps_parallel_edges_order_and_attributes() -> None:
-    """Labels in no order: new ones follow; attributes of new edges and vertices are null."""
-    graph = gf.from_edges(
-        [0, 0, 1], [1, 1, 2], labels=["c", "a", "b"], parallel="keep", vertex_attributes={"x": [1, 2, 3]},
-        edge_attributes={"y": [7, 8, 9]},
+def random_graph(rng: np.random.Generator, labels: Any, size: int, directed: bool, **columns: Any) -> gf.Graph:
+    """Edges between positions of labels; loops and parallel edges too."""
+    ends = rng.integers(0, max(len(labels), 1), (2, size if len(labels) else 0))
+    return gf.from_edges(
+        *ends, directed=directed, labels=labels, self_loops="keep", parallel="keep",
+        **{name: make(ends.shape[1]) for name, make in columns.items()},
     )  # fmt: skip
-    found = grow(graph, gf.from_edges(["c", "z", "a"], ["b", "a", "b"]))
-    assert found.graph.label_column().to_pylist() == ["c", "a", "b", "z"]
-    assert found.graph.edges.to_pylist() == [
-        {"source": "c", "target": "a", "y": 7}, {"source": "c", "target": "a", "y": 8},
-        {"source": "c", "target": "b", "y": None}, {"source": "a", "target": "b", "y": 9},
-        {"source": "a", "target": "z", "y": None},
-    ]  # fmt: skip
-    assert found.graph.vertices["x"].to_pylist() == [1, 2, 3, None]
-    assert (found.vertices.tolist(), found.edges.tolist()) == ([0, 1, 2], [0, 1, 3])
+
+
+@pytest.mark.parametrize("finder", ["components", "single", "vertex", "split"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("kind", ["implicit", "text", "unsorted"])
+def test_a_grown_template_is_the_whole_graph_cut_at_once(finder: Any, directed: bool, kind: str) -> None:
+    """All arrays and columns, to the bit, and the rows of the edges."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        size, parts = int(rng.integers(0, 40)), int(rng.integers(1, 5))
+        labels = np.arange(size) if kind == "implicit" else 3 * np.arange(size)
+        labels = rng.permutation(labels) if kind == "unsorted" else labels
+        named = {"text": lambda x: [f"v{one:03d}" for one in x]}.get(kind, list)
+        graph = random_graph(
+            rng, pa.array(named(labels), pa.string() if kind == "text" else pa.int64()), 2 * size, directed,
+            weight=rng.random, vertex_attributes=lambda _, size=size: {"x": np.arange(size)},
+            edge_attributes=lambda count: {"y": np.arange(count) * 0.5},
+        )  # fmt: skip
+        ends = rng.integers(-5, 3 * size + 9, (2, int(rng.integers(0, 25))))
+        ends = ends[:, ends[0] != ends[1]] if seed % 2 else ends
+        more = gf.from_edges(
+            *(pa.array(named(end), pa.string() if kind == "text" else pa.int64()) for end in ends),
+            rng.random(ends.shape[1]), directed=directed, self_loops="keep", parallel="first",
+        )  # fmt: skip
+        owner = rng.integers(0, parts, size)
+        cut: dict[str, Any] = {"finder": "components" if finder == "split" else finder}
+        cells = rng.integers(0, 3, size) if finder == "split" else None
+        about = {"method": "hash", "edge_cut": 0, "edge_cut_share": 0.0} | ({"split": 1} if finder == "split" else {})
+        store = build_layout(graph, owner, parts, cells=cells, partitioner=about, **cut)
+        before = list(find_elements(store, numbered(graph), 2))
+        found = find_in_template(store, before, more)
+        new = np.flatnonzero(found.vertices < 0)
+        places = np.where(
+            found.vertices < 0, -1, np.searchsorted(store.vertex_starts, found.vertices, side="right") - 1
+        )
+        places = place_new(more, places.astype(np.int32), np.array(store.info.vertices))
+        growth = grown_template(store, before, more, found, places)
+        whole, owners, edges = union_of(graph, more, owner, places, new, found)
+        assert growth.edges.tolist() == edges
+        split = None
+        if finder == "split":  # vertices that were in one subgraph are in one cell
+            split = np.empty(whole.num_vertices, np.int64)
+            for part in growth.graph.slices():
+                split[part.vertex_ids] = part.subgraph_start + np.repeat(
+                    np.arange(part.num_subgraphs), np.diff(part.subgraph_offsets)
+                )
+        expected = build_layout(whole, owners, parts, cells=split, partitioner=about, **cut)
+        for one, other in zip(growth.graph.slices(), expected.slices(), strict=True):
+            files = [
+                {name: entry.sha256 for name, _, entry in encode_slice(info, part)}
+                for info, part in ((growth.graph.info, one), (expected.info, other))
+            ]
+            assert files[0] == files[1], (seed, [name for name in files[1] if files[0].get(name) != files[1][name]])
+        total = np.count_nonzero(np.repeat(owners, np.diff(whole.offsets)) != owners[whole.targets])
+        about |= {"edge_cut": total if directed else total // 2, "edge_cut_share": total / max(whole.num_arcs, 1)}
+        assert growth.graph.info == replace(expected.info, partitioner=about)
+        for one, other in zip(growth.elements, find_elements(expected, numbered(whole), 2), strict=True):
+            for name in ("vertex_offsets", "edge_offsets", "edge_id", "edge_row", "in_edge_row"):
+                assert getattr(one, name).tolist() == getattr(other, name).tolist(), (seed, name)
+                assert getattr(one, name).dtype == getattr(other, name).dtype
+
+
+def union_of(
+    graph: gf.Graph, more: gf.Graph, owner: Any, places: Any, new: Any, found: Any
+) -> tuple[gf.Graph, Any, list[int]]:
+    """Both graphs as one, the owners of its vertices, and the number in it of each edge of the second."""
+    old, added = graph.label_column(), more.label_column()
+    every = [*old.to_pylist(), *added.take(pa.array(new)).to_pylist()]
+    order = np.argsort(np.array(every)) if old.to_pylist() == sorted(old.to_pylist()) else np.arange(len(every))
+    place = np.empty(len(every), np.int64)
+    place[order] = np.arange(len(every))
+    number = {label: int(place[at]) for at, label in enumerate(every)}
+    fresh = np.flatnonzero(found.edges < 0)
+    ends = [
+        [number[label.as_py()] for label in [*old.take(pa.array(one)), *added.take(pa.array(other[fresh]))]]
+        for one, other in zip(graph.edge_columns()[:2], more.edge_columns()[:2], strict=True)
+    ]
+    values = [*graph.edge_columns()[3]["y"].to_pylist(), *([None] * fresh.size)]
+    about = np.array([*range(len(old)), *([-1] * new.size)])[order]
+    whole = gf.from_edges(
+        np.array(ends[0], int), np.array(ends[1], int),
+        np.concatenate((graph.edge_columns()[2], more.edge_columns()[2][fresh])), directed=graph.directed,
+        labels=pa.array([every[at] for at in order], (old if len(old) else added).type),
+        self_loops="keep", parallel="keep",
+        vertex_attributes=graph.vertex_attributes.take(pa.array(about, mask=about < 0)),
+        edge_attributes={"y": pa.array(values, pa.float64())},
+    )  # fmt: skip
+    pairs = [(int(u), int(v)) for u, v in zip(*whole.edge_columns()[:2], strict=True)]
+    wanted = [
+        tuple((sorted if not graph.directed else list)([number[added[int(x)].as_py()] for x in pair]))
+        for pair in zip(*more.edge_columns()[:2], strict=True)
+    ]
+    owners = np.concatenate((owner, places[new]))[order].astype(np.int32)
+    return whole, owners, [pairs.index(pair) for pair in wanted]
 
 
 def test_new_vertices_go_where_their_neighbors_are() -> None:
     graph = gf.from_edges([0, 0, 1, 2, 5, 6], [1, 4, 4, 3, 2, 5], labels=np.arange(8))
     owner = np.array([0, 0, 1, 1, -1, -1, -1, -1], np.int32)
-    assert place_new(graph, 2, owner).tolist() == [0, 0, 1, 1, 0, 1, 1, 0]
+    assert place_new(graph, owner, np.array([2, 2])).tolist() == [0, 0, 1, 1, 0, 1, 1, 0]
     crowded = np.array([0, 0, 0, 0, 0, 0, 0, -1], np.int32)
-    assert place_new(graph, 3, crowded).tolist() == [0] * 7 + [1]
+    assert place_new(graph, crowded, np.array([7, 0, 0])).tolist() == [0] * 7 + [1]
 
 
 _KILLED = """

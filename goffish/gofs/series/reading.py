@@ -447,7 +447,7 @@ class Instance:
             if place == "vertex":
                 numbers.append(self._series.graph.slice(partition).vertex_ids.astype(np.int64))
             else:
-                numbers.append(self._series.elements(partition).edge_id)
+                numbers.append(self._series.elements(partition).edge_id.astype(np.int64))
         number = np.concatenate(numbers)
         order = np.empty(int(number.max(initial=-1)) + 1, np.int64)
         order[number] = np.arange(number.size)
