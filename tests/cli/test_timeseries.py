@@ -97,6 +97,12 @@ def test_a_folder_of_graphs(here: Place) -> None:
         (0, 1): 2, (0, 2): 2, (0, 3): 3,
     }  # fmt: skip
     assert here("timeseries", "info", "s").out.startswith("s\n  instances")
+    (here / "later").mkdir()
+    (here / "later" / "g-2024-02-05.txt").write_text("3 1\n4 1\n")
+    added = here("timeseries", "append", "s", "later", *named, "--json").json
+    assert (added["instances_added"], added["vertices"], added["edges"]) == (1, 4, 4)
+    info = here("timeseries", "info", "s", "--json").json
+    assert (info["instances"], info["gaps"], info["ends"]) == (4, 1, "2024-02-06T00:00:00")
 
 
 def test_run_gives_tables(here: Place) -> None:
@@ -184,6 +190,9 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("append", "s", "all.csv", "--window", "1d"), "attributes: 'n' is an attribute of the series"),
         (("append", "s", "strange.csv", "--attribute", "n=count"), "the vertex labels are string, and those of"),
         (("append", "grid.txt", "all.csv"), "grid.txt"),
+        (("append", "s", "all.csv", "--attribute", "n=count", "--period", "1d"), "--period applies to folders of"),
+        (("append", "s", "s", "--window", "1d"), "--window applies to files of events only"),
+        (("append", "s", "small.gofs/p00000", "--name-pattern", "x"), "pattern 'x' does not match the file name"),
         (("info", "grid.gofs"), "the store has no time series"),
         (("run", "tdsp", "s", "--source", "777", "--latency", "n"), "unknown vertex 777"),
         (("run", "tdsp", "s", "--source", "x", "--latency", "n"), "unknown vertex 'x': the vertex labels"),

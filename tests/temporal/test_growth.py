@@ -42,8 +42,8 @@ from goffish.gofs.series.growth import find_in_template
 from goffish.gofs.series.slices import find_elements, numbered
 from goffish.partition import partition_graph
 from goffish.partition.streaming import place_new
-from goffish.temporal.append import MANY_GROUPS, append_from_events
-from goffish.temporal.build import build_from_events
+from goffish.temporal.append import MANY_GROUPS, append_from_events, append_from_snapshots, append_from_table
+from goffish.temporal.build import build_from_events, build_from_snapshots, build_from_table
 from goffish.temporal.building import StoreOptions
 from tests.disk import Disk
 
@@ -195,7 +195,7 @@ def test_bins_of_a_grown_series_hold_its_subgraphs(tmp_path: Path) -> None:
     ("table", "named", "message"),
     [
         (later().set_column(0, "source", [["1", "3", "5", "a", "7"]]).set_column(1, "target", [["b"] * 5]), {},
-         "the events do not fit the template: the vertex labels are string, and those of the graph int64"),
+         "the new instances do not fit the template: the vertex labels are string, and those of the graph int64"),
         (later().rename_columns(["from", "target", "timestamp"]), {}, "no column 'source' in the events"),
         (later(), {"attributes": {"other": "count"}}, "'count' is an attribute of the series"),
         (later().set_column(2, "timestamp", [[20.5, 21, 22, 23, None]]), {}, "row 4 has no time"),
@@ -232,6 +232,80 @@ def test_values_that_earlier_instances_would_lack(tmp_path: Path) -> None:
         {"source": 1, "target": 2, "weight": 0.5}, {"source": 1, "target": 5, "weight": 0.5}
     ]  # fmt: skip
     assert made.instances == 1
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_append_from_snapshots(tmp_path: Path, directed: bool) -> None:
+    """As a series of all files; names state the times, or instances follow each other."""
+    texts = ["1 2 0.5\n2 3 1.5\n", "7 2 1\n", "3 2 2\n9 1 4\n", "1 9 3\n"]
+    files = [tmp_path / f"week{10 * (i + 1)}.txt" for i in range(4)]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    how: dict[str, Any] = {"pattern": r"(\d+)", "period": 10}
+    stored: dict[str, Any] = {"directed": directed, "parts": 2, "method": "hash"}
+    build_from_snapshots(files[:2], tmp_path / "a", **how, **stored)
+    made = append_from_snapshots(tmp_path / "a", files[2:], **how)
+    assert made.instances == 2
+    assert made.notes == (f"added to the template: 1 vertices, {3 if directed else 1} edges",)
+    with placed(owners(open_series(tmp_path / "a"))):
+        build_from_snapshots(files, tmp_path / "all", **how, **stored)
+    check_equal(open_series(tmp_path / "a"), open_series(tmp_path / "all"))
+    build_from_snapshots(files[:2], tmp_path / "b", start=10, period=10, **stored)
+    append_from_snapshots(tmp_path / "b", files[2:])
+    check_equal(open_series(tmp_path / "b"), open_series(tmp_path / "all"))
+    (tmp_path / "plain.txt").write_text("1 2\n")
+    with pytest.raises(InputError, match=r"the series has edge.weight, and a snapshot has edges without weights"):
+        append_from_snapshots(tmp_path / "a", [tmp_path / "plain.txt"])
+    with pytest.raises(InputError, match=r"instance 4 begins at 40, before instance 3 ends \(50\)"):
+        append_from_snapshots(tmp_path / "a", files[3:], **how)
+    (tmp_path / "names.txt").write_text("a b 1\n")
+    with pytest.raises(InputError, match="the new instances do not fit the template: the vertex labels are string"):
+        append_from_snapshots(tmp_path / "a", [tmp_path / "names.txt"])
+
+
+def test_snapshots_follow_a_calendar(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1 2\n")
+    build_from_snapshots([tmp_path / "a.txt"], tmp_path / "s", start="2024-02-01", period="1d", time_unit="s")
+    append_from_snapshots(tmp_path / "s", [tmp_path / "a.txt"])
+    series = open_series(tmp_path / "s")
+    assert np.diff(series.starts).tolist() == (series.ends - series.starts)[:1].tolist() == [86_400_000_000]
+    small(tmp_path / "counts")
+    with pytest.raises(InputError, match="time_unit='s': the series has no calendar"):
+        append_from_snapshots(tmp_path / "counts", [tmp_path / "a.txt"], time_unit="s")
+    append_from_snapshots(tmp_path / "counts", [tmp_path / "a.txt"])
+    assert [sum(i.edge("count").to_pylist()) for i in open_series(tmp_path / "counts").instances()] == [3, 1, 0]
+
+
+def test_append_from_tables(tmp_path: Path) -> None:
+    """Values of vertices and edges, new ones too, as if all rows had been in one table."""
+    graph = gf.from_edges([1, 2], [2, 3])
+    edges = pa.table({"instance": [0, 1], "source": [1, 3], "target": [2, 2], "exists": [True, True], "t": [0.5, 1]})
+    vertices = pa.table({"instance": [0, 0, 1], "vertex": [3, 1, 1], "memes": ["x", "y", "z"]})
+    how: dict[str, Any] = {"defaults": {"edge.exists": False, "edge.t": 0.0, "vertex.memes": ""}, "period": 1}
+    build_from_table(graph, tmp_path / "s", vertices=vertices, edges=edges, parts=2, method="hash", **how)
+    late = pa.table({"instance": [5, 4], "from": [9, 1], "target": [1, 2], "exists": [True, True], "t": [2, 3.5]})
+    marks = pa.table({"instance": [4, 5], "vertex": [20, 9], "memes": ["n", "m"]})
+    made = append_from_table(tmp_path / "s", vertices=marks, edges=late, period=1, source="from")
+    assert made.instances == 2
+    assert made.notes == (
+        "the rows of edge values were not in time order and were sorted",
+        "added to the template: 2 vertices, 1 edges",
+    )
+    every = pa.concat_tables([edges, late.rename_columns(edges.column_names)], promote_options="permissive")
+    with placed(owners(open_series(tmp_path / "s"))):
+        build_from_table(
+            gf.from_edges([1, 2, 1], [2, 3, 9], isolated=[20]), tmp_path / "t", edges=every,
+            vertices=pa.concat_tables([vertices, marks]), parts=2, method="hash", **how,
+        )  # fmt: skip
+    check_equal(open_series(tmp_path / "s"), open_series(tmp_path / "t"))
+    again = append_from_table(tmp_path / "s", vertices=pa.table({"instance": [6], "vertex": [2], "memes": ["k"]}))
+    assert (again.instances, again.notes) == (1, ())
+    with pytest.raises(InputError, match=r"no attribute 'edge.u' in this series; available: vertex.memes"):
+        append_from_table(tmp_path / "s", edges=late.append_column("u", [[1, 2]]), source="from")
+    with pytest.raises(InputError, match="unknown option 'parts'; accepted: instance, vertex, source, target"):
+        append_from_table(tmp_path / "s", edges=late, parts="2")
+    with pytest.raises(InputError, match="expected a table of vertices or of edges"):
+        append_from_table(tmp_path / "s")
 
 
 def test_two_writers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,14 +54,15 @@ class Growth(NamedTuple):
         In memory; with the partitions of the store, and its vertices in the same ones.
     elements : list of Elements
         Of every partition.
-    edges : int64 array
-        Number of each edge of the graph that was added.
+    vertices, edges : int64 arrays
+        Number of each vertex and edge of the graph that was added.
     store : PartitionedGraph
         The template so far.
     """
 
     graph: PartitionedGraph
     elements: list[Elements]
+    vertices: _Numbers
     edges: _Numbers
     store: PartitionedGraph
 
@@ -249,7 +250,7 @@ def grown_template(
     numbers[kept] = edge
     kind_of_labels = store.info.label_type if store.info.label_type != "implicit" else str(labels.type)
     info = _info(store, slices, grown.num_edges, "implicit" if implicit else kind_of_labels)
-    return Growth(PartitionedGraph(info, slices.__getitem__), [rows for _, rows in made], numbers, store)
+    return Growth(PartitionedGraph(info, slices.__getitem__), [rows for _, rows in made], ends, numbers, store)
 
 
 def _rows(part: Slice, arcs: Arcs) -> Rows:
