@@ -9,6 +9,7 @@ import itertools
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -334,6 +335,33 @@ def test_two_writers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(StoreError, match=r"another process changed the store meanwhile|was replaced or damaged after"):
         append_from_events(uri, pa.table({"source": [1], "target": [99], "timestamp": [30]}), time_unit="1")
     assert [sum(i.edge("exists").to_pylist()) for i in open_series(uri).instances()] == [3, 1, 5, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("place", "times"), [("memory", 100), ("s3", 12)])
+def test_many_small_appends(request: pytest.FixtureRequest, place: str, times: int) -> None:
+    """New vertices with every append, old ones at times; then compacted, the files of a series built at once."""
+    root = f"memory://{uuid.uuid4()}" if place == "memory" else request.getfixturevalue("s3").bucket()
+    small(f"{root}/s")
+    rng, parts = np.random.default_rng(4), []
+    for step in range(times):
+        rows = {
+            "source": rng.integers(0, 40 + step, 3),
+            "target": [1, 2, 60 + 2 * step],
+            "timestamp": [20 + 10 * step] * 3,
+        }
+        parts.append(pa.table(rows))
+        before = open_series(f"{root}/s")
+        made = append_from_events(f"{root}/s", parts[-1], time_unit="1")
+        assert (made.instances, len(before)) == (1, 2 + step)
+        assert sum(next(before.instances()).edge("exists").to_pylist()) == 3, "a reader has the version before"
+    grown = open_series(f"{root}/s")
+    first = pa.table({"source": [1, 2, 7, 3], "target": [2, 3, 8, 1], "timestamp": [0, 1, 5, 12]})
+    with placed(owners(grown)):
+        build_from_events(pa.concat_tables([first, *parts]), f"{root}/t", window=10, time_unit="1", parts=2)
+    check_equal(grown, open_series(f"{root}/t"))
+    compact_series(f"{root}/s")
+    assert open_folder(f"{root}/s").list() == open_folder(f"{root}/t").list()
 
 
 def test_hint_at_compaction(tmp_path: Path) -> None:
