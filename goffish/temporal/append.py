@@ -260,7 +260,7 @@ class Added:
             Labels of another type than those of the template, new edges without weights if it has weights.
         """
         store, finder = series.graph, EdgeFinder(more)
-        elements = [series.elements(p) for p in range(store.num_partitions)]
+        elements = series.all_elements()
         try:
             found = find_in_template(store, elements, more)
         except InputError as error:

@@ -309,6 +309,21 @@ def test_append_from_tables(tmp_path: Path) -> None:
         append_from_table(tmp_path / "s")
 
 
+def test_vertices_alone_join_a_template_with_weights(tmp_path: Path) -> None:
+    """New edges in tables have no weights, and are refused; vertices need none."""
+    schema = SeriesSchema(vertex=(Attribute("x", "int64", 0),), edge=(Attribute("exists", "bool", False),))
+    write_series(gf.from_edges([1, 2], [2, 3], [0.5, 1.5]), tmp_path / "s", schema, [InstanceData(0, 1)], unit="1")
+    rows = pa.table({"instance": [1, 1], "vertex": [0, 3], "x": [5, 6]})
+    made = append_from_table(tmp_path / "s", vertices=rows)
+    assert made.notes == ("added to the template: 1 vertices, 0 edges",)
+    assert gf.open(tmp_path / "s").to_graph().edges["weight"].to_pylist() == [0.5, 1.5]
+    assert open_series(tmp_path / "s").column(0, 1, "vertex.x").to_pylist() == [5, 0, 0, 6]
+    late = pa.table({"instance": [2], "source": [3], "target": [1], "exists": [True]})
+    with pytest.raises(InputError, match="1 new edges have no weight, and the template has weights"):
+        append_from_table(tmp_path / "s", edges=late)
+    assert len(open_series(tmp_path / "s")) == 2
+
+
 def test_two_writers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one is refused while the first one writes, and where it has numbered edges by an older template."""
     small(tmp_path / "s")

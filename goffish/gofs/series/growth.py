@@ -201,6 +201,7 @@ def grown_template(
     labels = graph.label_column().take(pa.array(fresh))
     before, implicit = _places_of_labels(store, labels)
     labels = labels.cast(store.labels().type) if original.size else labels
+    # what comes before in the order of reading moves everything after it, and nothing else
     number = np.arange(original.size) + _shift(before, original.size)
     ends, earlier = np.empty(graph.num_vertices, np.int64), np.empty(graph.num_vertices, np.int64)
     there = np.flatnonzero(found.vertices >= 0)
@@ -240,9 +241,10 @@ def grown_template(
         back = np.flatnonzero(first != second)
         pairs = ((first, second), (second, first), (edge, edge), (row, row))
         directions = [_Arcs(*(np.concatenate((one, other[back])) for one, other in pairs))]
-    new = _New(
-        directions, None if weights is None else weights[kept], rank[ends[fresh]].astype(np.int64), labels, implicit
-    )
+    added = None
+    if store.info.weighted:
+        added = np.empty(0) if weights is None else weights[kept]
+    new = _New(directions, added, rank[ends[fresh]].astype(np.int64), labels, implicit)
     made = [_grown_part(part, elements[part.partition], grown, new, store) for part in store.slices()]
     slices = [part for part, _ in made]
     numbers = found.edges.copy()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from goffish.errors import InputError, StoreError
 from goffish.gofs import manifest as manifests
 from goffish.gofs.encoding import encode_slice as encode_template
 from goffish.gofs.encoding import entry_of, is_template
-from goffish.gofs.files import Folder, open_folder
+from goffish.gofs.files import Folder, open_folder, side_by_side
 from goffish.gofs.layout import build_layout
 from goffish.gofs.manifest import GROWTH, FileEntry, GraphInfo, Manifest
 from goffish.gofs.partitioned import PartitionedGraph, open_store, open_version
@@ -186,7 +187,9 @@ def append_instances(
         needs = any(schema[name].default_column is not None for name in schema)
         if growth is None:
             store.files = [dict(files) for files in manifest.files]
-            parts = [read_elements(folder, manifest, partition) for partition in range(graph.num_partitions)]
+            parts = side_by_side(
+                folder.at_once, partial(read_elements, folder, manifest), range(graph.num_partitions)
+            )  # fmt: skip
         else:
             check_values(schema, before, growth)
             graph, parts = growth.graph, growth.elements
