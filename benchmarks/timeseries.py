@@ -333,8 +333,13 @@ def t7(stores: Stores, repeats: int) -> None:
     _harness.print_table(["side by side", "threads", "speed-up", "ranks", "speed-up"], rows)
 
 
-def a1(stores: Stores, repeats: int, scale: int = 16) -> None:
+def a1(stores: Stores, repeats: int) -> None:
     """A1: one more window, in which 1 % new edges appear, beside building the series anew from all events."""
+    for scale, windows in ((16, 50), (17, 10)):
+        _append(stores.folder / f"append-{scale}", repeats, scale, windows)
+
+
+def _append(folder: Path, repeats: int, scale: int, windows: int) -> None:
     src, dst, _ = _graphs.rmat(scale)
     rng = np.random.default_rng(0)
     ends = np.unique(np.sort(np.stack((src, dst), axis=1), axis=1), axis=0)
@@ -347,18 +352,18 @@ def a1(stores: Stores, repeats: int, scale: int = 16) -> None:
     def table(rows: np.ndarray, times: np.ndarray) -> pa.Table:
         return pa.table({"source": rows[:, 0], "target": rows[:, 1], "timestamp": times})
 
-    before = table(first, rng.integers(0, 50, len(first)))
-    more = table(last, np.full(len(last), 50))
-    every, path = pa.concat_tables([before, more]), stores.folder / "appended"
+    before = table(first, rng.integers(0, windows, len(first)))
+    more = table(last, np.full(len(last), windows))
+    every, path = pa.concat_tables([before, more]), folder / "appended"
     options: dict[str, Any] = {"window": 1, "start": 0, "time_unit": "1", "parts": 4}
-    build_from_events(before, stores.folder / "before", **options)
+    build_from_events(before, folder / "before", **options)
     times: dict[str, list[float]] = {"rebuild": [], "append": [], "compact": []}
     cpu: dict[str, list[float]] = {name: [] for name in times}
     for _ in range(repeats + 1):
         shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(stores.folder / "before", path)
+        shutil.copytree(folder / "before", path)
         calls = {
-            "rebuild": lambda: build_from_events(every, stores.folder / "rebuilt", **options),
+            "rebuild": lambda: build_from_events(every, folder / "rebuilt", **options),
             "append": lambda: append_from_events(path, more, time_unit="1"),
             "compact": lambda: compact_series(path),
         }
@@ -374,7 +379,7 @@ def a1(stores: Stores, repeats: int, scale: int = 16) -> None:
             value, whole = (statistics.median(kind[one][1:]) for one in (name, "rebuild"))
             row += [f"{value:.2f}", f"{value / whole:.1%}"]
         rows.append(row)
-    print(f"\n### A1: {len(ends):,} edges of R-MAT {scale}, 50 windows and one with 1 % new edges\n")
+    print(f"\n### A1: {len(ends):,} edges of R-MAT {scale}, {windows} windows and one with 1 % new edges\n")
     _harness.print_table(["", "seconds (median)", "of a rebuild", "processor seconds (median)", "of a rebuild"], rows)
 
 

@@ -25,7 +25,7 @@ from goffish.cli.stream_commands import add_stream_commands
 from goffish.cli.timeseries_commands import add_series_commands
 from goffish.cli.timeseries_events import add_event_commands
 from goffish.cli.timeseries_plots import add_series_plots
-from goffish.cli.timeseries_run import add_series_runs
+from goffish.cli.timeseries_run import add_series_runs, algorithm_command, algorithm_names
 from goffish.errors import InputError
 from goffish.version import __version__
 
@@ -36,8 +36,9 @@ class _Commands(TyperGroup):
     noun = "command"
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            raise InputError(f"unknown {self.noun} {args[0]!r}: choose one of {', '.join(self.commands)}")
+        names = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in names:
+            raise InputError(f"unknown {self.noun} {args[0]!r}: choose one of {', '.join(names)}")
         return super().resolve_command(ctx, args)
 
 
@@ -65,7 +66,17 @@ class _Pictures(_Commands):
 
 
 class _Applications(_Commands):
+    """The applications, and the algorithms, whose commands are made when they are needed."""
+
     noun = "application"
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*self.commands, *(name for name in algorithm_names() if name not in self.commands)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in algorithm_names() and cmd_name not in self.commands:
+            self.commands[cmd_name] = algorithm_command(cmd_name)
+        return super().get_command(ctx, cmd_name)
 
 
 app = typer.Typer(
@@ -99,7 +110,9 @@ add_reservoir_commands(reservoir)
 series = typer.Typer(cls=_Commands, help="Build, extend, analyze and plot time series of graphs.", no_args_is_help=True)
 app.add_typer(series, name="timeseries")
 add_series_commands(series)
-series_runs = typer.Typer(cls=_Applications, help="Run an application over a time series.", no_args_is_help=True)
+series_runs = typer.Typer(
+    cls=_Applications, help="Run an application or an algorithm over a time series.", no_args_is_help=True
+)
 series.add_typer(series_runs, name="run")
 add_series_runs(series_runs)
 add_event_commands(series)

@@ -12,7 +12,7 @@ import typer
 
 from goffish.cli.checks import check_choice
 from goffish.cli.options import DIRECTED, METHOD, PARTS, SELF_LOOPS, SERIES_STORE, STORE_TARGET, Json
-from goffish.cli.timeseries_events import Columns, Events, Separator, chosen_columns
+from goffish.cli.timeseries_events import Columns, Separator, chosen_columns
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ _Unit = Annotated[
 ]
 _Window = Annotated[str | None, typer.Option(help="Window length: a number of time units, or 15min, 1h, 7d.")]
 _SelfLoops = Annotated[str, typer.Option(help=SELF_LOOPS)]
+_Input = Annotated[str, typer.Argument(metavar="INPUT", help="File of time-stamped edges, or folder of graphs.")]
+_NamePattern = Annotated[
+    str | None, typer.Option(help="For folders: regular expression that matches the time in a file name.")
+]
+_TimeFormat = Annotated[str | None, typer.Option(help="For folders: format of that time, such as %Y-%m-%d.")]
+_Period = Annotated[str | None, typer.Option(help="For folders: length of every instance.")]
 
 
 def add_series_commands(series: typer.Typer) -> None:
@@ -39,16 +45,15 @@ def add_series_commands(series: typer.Typer) -> None:
     series.command("build", help="Build a store with a time series from time-stamped edges or a folder of graphs.")(
         _build
     )
-    series.command("append", help="Append later windows, also with new vertices and edges, to a series.")(_append)
+    series.command("append", help="Append later windows or graphs, also with new vertices and edges, to a series.")(
+        _append
+    )
     series.command("compact", help="Rewrite a series that has been appended to, for faster reading.")(_compact)
     series.command("info", help="Describe a series: time range, attributes, slices, bytes.")(_info)
 
 
 def _build(
-    events: Annotated[
-        str,
-        typer.Argument(metavar="INPUT", help="File of time-stamped edges, or folder of graphs."),
-    ],
+    events: _Input,
     output: Annotated[str, typer.Option("-o", "--output", help=STORE_TARGET)],
     window: _Window = None,
     start: Annotated[str | None, typer.Option(help="Start of the first window or instance.")] = None,
@@ -58,11 +63,9 @@ def _build(
     time_unit: _Unit = None,
     directed: Annotated[bool, typer.Option("--directed/--undirected", help=DIRECTED)] = False,
     self_loops: _SelfLoops = "drop",
-    name_pattern: Annotated[
-        str | None, typer.Option(help="For folders: regular expression that matches the time in a file name.")
-    ] = None,
-    time_format: Annotated[str | None, typer.Option(help="For folders: format of that time, such as %Y-%m-%d.")] = None,
-    period: Annotated[str | None, typer.Option(help="For folders: length of every instance.")] = None,
+    name_pattern: _NamePattern = None,
+    time_format: _TimeFormat = None,
+    period: _Period = None,
     parts: Annotated[int, typer.Option("--parts", "-k", min=1, help=PARTS)] = 4,
     method: Annotated[str, typer.Option(help=METHOD)] = "metis",
     pack: Annotated[str, typer.Option(help="Instances per slice: a number, or all.")] = "10",
@@ -101,24 +104,37 @@ def _build(
 
 def _append(
     store: _Store,
-    events: Events,
+    events: _Input,
     window: _Window = None,
+    start: Annotated[str | None, typer.Option(help="For folders: start of the first instance.")] = None,
     attribute: _Attributes = None,
     columns: Columns = None,
     separator: Separator = None,
     time_unit: _Unit = None,
-    self_loops: _SelfLoops = "drop",
+    self_loops: Annotated[str | None, typer.Option(help=SELF_LOOPS, show_default="drop")] = None,
+    name_pattern: _NamePattern = None,
+    time_format: _TimeFormat = None,
+    period: _Period = None,
     json: Json = False,
 ) -> None:
-    from goffish.temporal.build import append_from_events, read_events
+    from goffish.temporal.build import append_from_events, append_from_snapshots, read_events
 
     begun = time.perf_counter()
-    table = read_events(events, **chosen_columns(columns, separator))
+    given = chosen_columns(columns, separator)
+    named = _named(**{name: x for name, x in (("time_unit", time_unit), ("self_loops", self_loops)) if x is not None})
     with _progress("instances") as progress:
-        made = append_from_events(
-            store, table, window=_time(window), attributes=_attributes(attribute), progress=progress,
-            **_named(time_unit=time_unit, self_loops=self_loops),
-        )  # fmt: skip
+        if Path(events).is_dir():
+            _refuse("files of events", window=window, attribute=attribute)
+            made = append_from_snapshots(
+                store, events, pattern=name_pattern, time_format=time_format, start=_time(start), period=_time(period),
+                progress=progress, **named, **given,
+            )  # fmt: skip
+        else:
+            _refuse("folders of graphs", name_pattern=name_pattern, time_format=time_format, period=period, start=start)
+            made = append_from_events(
+                store, read_events(events, **given), window=_time(window), attributes=_attributes(attribute),
+                progress=progress, **named,
+            )  # fmt: skip
     _print_build(made, store, time.perf_counter() - begun, json, added=True)
 
 

@@ -1,4 +1,4 @@
-"""``goffish timeseries run APPLICATION``: one command per application, generated from its option model."""
+"""``goffish timeseries run NAME``: one command per application and algorithm, generated from its option model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from goffish.algorithms.algorithm import Algorithm, Options, as_label
+from goffish.algorithms.catalogue import ALGORITHMS
 from goffish.cli.checks import check_checkpoint_dir, check_choice, check_result_target
 from goffish.cli.mpi import joined
 from goffish.cli.options import (
@@ -25,10 +27,20 @@ from goffish.cli.options import (
     json_option,
     parameter,
 )
-from goffish.temporal.options import APPLICATIONS, Application
+from goffish.temporal.options import APPLICATIONS
 
 if TYPE_CHECKING:
     from goffish.temporal.run import SeriesResult
+
+
+#: Where the help lists algorithms.
+_PANEL = "Algorithms of goffish run, on the graph of each instance"
+#: Which attributes make the graph of an instance; options of `run_series` for algorithms.
+_ATTRIBUTES = {
+    "edge_exists": "Boolean edge attribute that states existence [default: exists, if available].",
+    "vertex_exists": "Boolean vertex attribute that states existence [default: exists, or else vertices with edges].",
+    "weight": "Edge attribute with weights [default: weight, if available].",
+}
 
 
 def add_series_runs(runs: typer.Typer) -> None:
@@ -37,7 +49,20 @@ def add_series_runs(runs: typer.Typer) -> None:
         runs.command(application.name, help=application.title)(_command(application))
 
 
-def _running_parameters() -> list[Any]:
+def algorithm_names() -> list[str]:
+    """Return the algorithms that are no applications."""
+    return [name for name in ALGORITHMS if name not in APPLICATIONS]
+
+
+def algorithm_command(name: str) -> Any:
+    """Return the command of an algorithm that runs on the graph of each instance; made when it is needed."""
+    app = typer.Typer(add_completion=False)
+    algorithm = ALGORITHMS[name]
+    app.command(name, help=algorithm.title, rich_help_panel=_PANEL)(_command(algorithm))
+    return typer.main.get_command(app)
+
+
+def _running_parameters(model: type[Options]) -> list[Any]:
     group = "Engine"
 
     def option(kind: Any, default: Any, *names: str, text: str, **more: Any) -> tuple[Any, Any]:
@@ -60,16 +85,25 @@ def _running_parameters() -> list[Any]:
         "checkpoint_every": option(int | None, None, text=CHECKPOINT_EVERY, min=1, show_default="10"),
         "resume": option(bool, False, "--resume", text=RESUME),
     }
+    if issubclass(model, Algorithm):
+        for name in ("checkpoint_dir", "checkpoint_every", "resume"):
+            del options[name]
+        text = "Number of instances computed in parallel, by threads or Spark jobs."
+        options["temporal_parallelism"] = option(int, 1, text=text, min=1)
+        if model.in_memory:
+            del options["engine"], options["max_supersteps"]
     return [parameter(name, kind, made) for name, (kind, made) in options.items()]
 
 
-def _command(application: type[Application]) -> Callable[..., None]:
-    made = {name: field_parameter(name, field) for name, field in application.model_fields.items()}
+def _command(model: type[Options]) -> Callable[..., None]:
+    made = {name: field_parameter(name, field) for name, field in model.model_fields.items()}
     own = {name: option for name, option in made.items() if option is not None}
+    attributes = _ATTRIBUTES if issubclass(model, Algorithm) else {}
 
     def command(**given: Any) -> None:
         options = {name: given.pop(name) for name in own}
-        _run(application, given.pop("store"), given.pop("output"), given.pop("timesteps"), given.pop("json"), options,
+        given = {"engine": "auto", **given}
+        _run(model, given.pop("store"), given.pop("output"), given.pop("timesteps"), given.pop("json"), options,
              given)  # fmt: skip
 
     apply_signature(
@@ -77,19 +111,26 @@ def _command(application: type[Application]) -> Callable[..., None]:
         [
             parameter("store", str, typer.Argument(..., metavar="STORE", help=SERIES_STORE)),
             *own.values(),
+            *(parameter(name, str | None, _stated(text)) for name, text in attributes.items()),
             parameter("output", str | None, typer.Option(None, "-o", "--output", help=TABLE_FILE)),
             parameter(
                 "timesteps", str | None, typer.Option(None, metavar="FILE", help="Table file for one row per timestep.")
             ),
             json_option(),
-            *_running_parameters(),
+            *_running_parameters(model),
         ],
     )
     return command
 
 
+def _stated(text: str) -> Any:
+    """Return an option whose default is stated in its help."""
+    text, _, stated = text.removesuffix("].").partition(" [default: ")
+    return typer.Option(None, help=f"{text}.", show_default=stated)
+
+
 def _run(
-    application: type[Application],
+    model: type[Options],
     store: str,
     output: str | None,
     timesteps: str | None,
@@ -97,12 +138,11 @@ def _run(
     options: dict[str, Any],
     running: dict[str, Any],
 ) -> None:
-    from goffish.algorithms.algorithm import as_label
     from goffish.cli.inputs import run_status
     from goffish.gofs.series import open_series
     from goffish.gopher import Result
     from goffish.gopher.engine import ENGINES
-    from goffish.temporal.api import make_application, run_series
+    from goffish.temporal.api import run_series
 
     with joined(running["engine"] == "mpi") as ranks:
         begun = time.perf_counter()
@@ -111,20 +151,21 @@ def _run(
             for target in (output, timesteps):
                 if target is not None:
                     check_result_target(target, store)
-            if running["checkpoint_dir"] is not None:
+            if running.get("checkpoint_dir") is not None:
                 check_checkpoint_dir(running["checkpoint_dir"])
-            make_application(application.name, options)
+            model.checked(**options)
         with ranks.together("loading"):
             series = open_series(store)
-            for name in ("source", "last_seen"):
+            for name in ("source", "target", "last_seen"):
                 if name in options:
                     options[name] = as_label(options[name], series.graph)
             if options.get("sources") is not None:
                 options["sources"] = [as_label(text.strip(), series.graph) for text in options["sources"].split(",")]
             for name in ("start", "end"):
                 running[name] = _moment(running[name])
-        with run_status(application.name) if ranks.first else nullcontext((None, None)) as (progress, note):
-            found = run_series(application.name, series, progress=progress, note=note, **running, **options)
+        running = {name: value for name, value in running.items() if value is not None}
+        with run_status(model.name) if ranks.first else nullcontext((None, None)) as (progress, note):
+            found = run_series(model.name, series, progress=progress, note=note, **running, **options)
         with ranks.together("output"):
             if not ranks.first:
                 return

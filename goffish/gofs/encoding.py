@@ -66,10 +66,16 @@ def encode_arrays(arrays: Mapping[str, Any]) -> pa.Buffer:
         values = array if isinstance(array, pa.Array) else pa.array(array)
         columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
     batch = pa.record_batch(columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+
+    def write(sink: Any) -> Any:
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink
+
+    # The size is known first: a buffer that grows is copied several times.
+    buffer = pa.allocate_buffer(write(pa.MockOutputStream()).size())
+    write(pa.FixedSizeBufferWriter(buffer))
+    return buffer
 
 
 def encode_parquet(table: pa.Table) -> pa.Buffer:

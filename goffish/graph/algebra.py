@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -83,82 +83,6 @@ def union(first: Graph, second: Graph) -> Graph:
     # Of two rows with one label, the first one is found.
     places = pc.index_in(graph.label_column(), value_set=labels)
     return replace(graph, vertex_attributes=rows.drop_columns("vertex").take(places))
-
-
-class Grown(NamedTuple):
-    """A graph that has got more vertices and edges.
-
-    Attributes
-    ----------
-    graph : Graph
-    vertices, edges : int64 arrays
-        Number in it of each vertex and edge (in the order of `Graph.edge_columns`) that there was before.
-    """
-
-    graph: Graph
-    vertices: NDArray[np.int64]
-    edges: NDArray[np.int64]
-
-
-def grow(graph: Graph, more: Graph) -> Grown:
-    """Return a graph with the vertices and edges of another one, and the new numbers of those that it had.
-
-    As `union`, without numbering all labels again: new vertices are numbered in the order of the labels if those of the
-    graph ascend, else after all others; parallel edges of the graph stay.
-
-    Raises
-    ------
-    InputError
-        As of `union`.
-    """
-    _check_alike(graph, more)
-    if graph.num_edges and more.num_edges and (graph.weights is None) != (more.weights is None):
-        raise InputError("one of the graphs has weights and the other has none")
-    labels, wanted = graph.label_column(), more.label_column()
-    if len(labels) and len(wanted) and labels.type != wanted.type:
-        raise InputError(f"the vertex labels are {wanted.type}, and those of the graph {labels.type}")
-    wanted = wanted.cast(labels.type) if len(labels) else wanted
-    found = pc.index_in(wanted, value_set=labels).cast(pa.int64())
-    fresh = np.flatnonzero(np.asarray(found.is_null()))
-    vertices, ends = np.arange(len(labels)), found.fill_null(-1).to_numpy().copy()
-    ends[fresh] = len(labels) + np.arange(fresh.size)
-    every = pa.concat_arrays([labels, wanted.take(pa.array(fresh))]) if fresh.size else labels
-    if fresh.size and not pc.any(pc.less(labels[1:], labels[:-1])).as_py():
-        order = pc.sort_indices(every).to_numpy().astype(np.int64)
-        place = np.empty_like(order)
-        place[order] = np.arange(order.size)
-        vertices, ends, every = place[: vertices.size], place[ends], every.take(pa.array(order))
-    (u, v, weights, table), (x, y, others, columns) = graph.edge_columns(), more.edge_columns()
-    source, target, first, second = vertices[u], vertices[v], ends[x], ends[y]
-    if not graph.directed:
-        first, second = np.minimum(first, second), np.maximum(first, second)
-    keys, new = source * len(every) + target, first * len(every) + second
-    at = np.searchsorted(keys, new)
-    chosen = np.ones(new.size, np.bool_)
-    inside = np.flatnonzero(at < keys.size)
-    chosen[inside] = keys[at[inside]] != new[inside]
-    kept = np.flatnonzero(chosen)
-    weight = None
-    if weights is not None or others is not None:
-        pair = (
-            np.empty(0) if given is None else given for given in (weights, None if others is None else others[kept])
-        )
-        weight = np.concatenate(list(pair))
-    attributes = None
-    if table is not None:
-        added = pa.table({"row": kept}) if columns is None else columns.take(pa.array(kept))
-        both = pa.concat_tables([table, added], promote_options="default")
-        attributes = both.select(table.column_names)
-    about = None
-    if graph.vertex_attributes is not None:
-        row = np.full(len(every), -1)
-        row[vertices] = np.arange(vertices.size)
-        about = graph.vertex_attributes.take(pa.array(row, mask=row < 0))
-    made = from_edges(
-        np.concatenate((source, first[kept])), np.concatenate((target, second[kept])), weight, directed=graph.directed,
-        labels=every, self_loops="keep", parallel="keep", vertex_attributes=about, edge_attributes=attributes,
-    )  # fmt: skip
-    return Grown(made, vertices, np.arange(keys.size) + np.searchsorted(np.sort(new[kept]), keys))
 
 
 def intersection(first: Graph, second: Graph) -> Graph:

@@ -37,27 +37,30 @@ def ldg(graph: Graph, parts: int, options: LdgOptions | None = None) -> NDArray[
     return _stream(links(graph), parts, options, linear=True, penalty=penalty, room=room)
 
 
-def place_new(graph: Graph, parts: int, owner: NDArray[np.int32]) -> NDArray[np.int32]:
+def place_new(graph: Graph, owner: NDArray[np.int32], load: NDArray[np.int64]) -> NDArray[np.int32]:
     """Place the vertices of a graph that are in no part (-1) by linear deterministic greedy; the others stay.
 
     Parameters
     ----------
+    graph : Graph
+        With all edges of these vertices; of the others, as many as there are.
     owner : int32 array, shape (n,)
+    load : int64 array, shape (parts,)
+        Vertices of each part, also those that are not in the graph.
 
     Returns
     -------
     int32, shape (n,)
         As of `ldg`; a part may hold 1.1 times the mean, or as much as the largest does.
     """
-    found, new = owner.copy(), np.flatnonzero(owner < 0)
+    found, new, parts = owner.copy(), np.flatnonzero(owner < 0), load.size
     if not new.size:
         return found
-    load = np.bincount(owner[owner >= 0], minlength=parts)
-    room = max(capacity(owner.size, parts, 1.1), int(load.max(initial=0)))
+    room = max(capacity(int(load.sum()) + new.size, parts, 1.1), int(load.max(initial=0)))
     leaves = 1 << max(parts - 1, 1).bit_length()
     simple = links(graph)
     kernels.stream(
-        simple.offsets, simple.targets, new, True, 1.0 - np.arange(room + 1) / room, room, found, load,
+        simple.offsets, simple.targets, new, True, 1.0 - np.arange(room + 1) / room, room, found, load.copy(),
         np.zeros(parts, np.int64), np.empty(2 * leaves, np.int64),
     )  # fmt: skip
     return found

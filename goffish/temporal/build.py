@@ -11,7 +11,7 @@ from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.gofs import open_store
 from goffish.gofs.series import compact_series
-from goffish.temporal.append import append_from_events
+from goffish.temporal.append import append_from_events, append_from_snapshots, append_from_table
 from goffish.temporal.building import SeriesBuild, event_times
 from goffish.temporal.events import build_from_events, read_events
 from goffish.temporal.snapshots import build_from_snapshots
@@ -20,6 +20,8 @@ from goffish.temporal.tables import build_from_table
 __all__ = [
     "SeriesBuild",
     "append_from_events",
+    "append_from_snapshots",
+    "append_from_table",
     "build_from_events",
     "build_from_snapshots",
     "build_from_spark",

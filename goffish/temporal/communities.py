@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from goffish.algorithms.communities.api import louvain
+from goffish.algorithms.communities.api import Louvain, louvain
+from goffish.algorithms.dispatch import answer
 from goffish.gofs.series import Instance
 from goffish.graph.parallel import thread_count
 from goffish.temporal.evolution import community_evolution
@@ -44,8 +46,10 @@ def evolve(
     end: Any = None,
     threads: int | None = None,
     note: Note | None = None,
+    engine: str = "auto",
+    running: Mapping[str, Any] | None = None,
 ) -> CommunitySeries:
-    """Louvain in every instance, `threads` of them side by side, and `community_evolution` of what it finds.
+    """Louvain in every instance, and `community_evolution` of what it finds.
 
     Vertices without an edge in an instance are in no community of it, unless an attribute says that they are there.
 
@@ -58,6 +62,13 @@ def evolve(
         See `goffish.louvain`.
     start, end
         Only instances that begin in this half-open range.
+    threads : int, optional
+        Instances at a time in memory.
+    engine : {"auto", "local", "mpi", "spark"}
+        Where Louvain runs: in memory, or on one instance after the other, with vertices in their partitions of the
+        store. Ids and events are found by the process that leads.
+    running : mapping, optional
+        Options of the run on an engine, such as ``threads``.
 
     Raises
     ------
@@ -75,9 +86,19 @@ def evolve(
         found = louvain(graph, resolution=resolution, seed=seed, threads=1)
         return found.table["vertex"].combine_chunks(), found.table["community"].to_numpy(), found.summary["modularity"]
 
+    def divide_on_engine(instance: Instance) -> tuple[pa.Array, Any, float]:
+        graph = graphs.partitioned(instance)
+        if not graph.num_vertices:
+            return graph.labels(), np.empty(0, np.int64), 0.0
+        made = answer(Louvain.checked(resolution=resolution, seed=seed), graph, engine, **(running or {}))
+        if "community" not in made.table.column_names:  # a rank that is not the first
+            return graph.labels()[:0], np.empty(0, np.int64), 0.0
+        return made.table["vertex"].combine_chunks(), made.table["community"].to_numpy(), made.summary["modularity"]
+
     found = []
     with ThreadPoolExecutor(thread_count(threads)) as pool:
-        for at, one in enumerate(pool.map(divide, instances)):
+        divided = pool.map(divide, instances) if engine == "auto" else map(divide_on_engine, instances)
+        for at, one in enumerate(divided):
             found.append(one)
             if note is not None:
                 note(f"{at + 1:,} of {len(instances):,} instances")

@@ -213,23 +213,27 @@ class Communities(_OfInstances):
 
     def answer(self, series: Series, running: dict[str, Any], note: Note | None = None) -> SeriesResult:
         from goffish.gopher import RunOptions
+
+        options = running.pop("options", RunOptions())
+        given = {name: value for name, value in vars(options).items() if value != getattr(RunOptions, name)}
+        engine = given.pop("engine", "local")
+        for name in [*running.keys() - {"start", "end"}, *(name for name in _OF_CHECKPOINTS if name in given)]:
+            raise InputError(f"communities: {name} does not apply: Louvain runs on one instance after the other")
+        return self._evolve(series, engine=engine, running=given, note=note, **running)
+
+    def answer_in_memory(self, series: Series, *, side_by_side: int | None = None, **running: Any) -> SeriesResult:
+        return self._evolve(series, threads=side_by_side, **running)
+
+    def _evolve(self, series: Series, **running: Any) -> SeriesResult:
         from goffish.temporal.communities import evolve
         from goffish.temporal.instance_graph import graphs_of
 
-        options = running.pop("options", RunOptions())
-        if options.engine != "local":
-            raise InputError(
-                f"communities: engine={options.engine!r}: instances are not partitioned; to use a cluster, call "
-                "goffish.spark.map_instances"
-            )
-        given = {name for name, value in vars(options).items() if value != getattr(RunOptions, name)}
-        for name in [*running.keys() - {"start", "end"}, *given - {"threads", "progress"}]:
-            raise InputError(f"communities: {name} requires a program on the engine")
         graphs = graphs_of(series, *self.flags(series), self.weight)
-        return evolve(
-            graphs, threshold=self.threshold, resolution=self.resolution, seed=self.seed, threads=options.threads,
-            note=note, **running,
-        )  # fmt: skip
+        return evolve(graphs, threshold=self.threshold, resolution=self.resolution, seed=self.seed, **running)
+
+
+#: Options of a run that have no meaning for many graphs, one after the other.
+_OF_CHECKPOINTS = ("checkpoint_dir", "checkpoint_every", "resume", "output")
 
 
 def _value(given: str | int, kind: str) -> str | int | bool:

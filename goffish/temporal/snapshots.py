@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from goffish.errors import FormatError, InputError
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
@@ -74,6 +75,46 @@ def build_from_snapshots(
     writing = options_of(
         StoreOptions, {field.name: options.pop(field.name) for field in fields(StoreOptions) if field.name in options}
     )
+    files, starts, ends, unit = timed_files(snapshots, pattern, time_format, start, period, time_unit)
+    options = {"directed": directed, **options}
+    graph, weighted = union_of(files, options)
+    own = (Attribute("weight", "float64"),) if weighted else ()
+    schema = SeriesSchema(edge=(Attribute("exists", "bool", False), *own))
+
+    data = instances_of_files(files, starts, ends, options, EdgeFinder(graph).find, weighted=weighted)
+    return writing.write(graph, path, schema, data, unit, ())
+
+
+def instances_of_files(
+    files: list[Path],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    options: dict[str, Any],
+    find: Callable[[Any, Any, str], NDArray[np.int64]],
+    *,
+    weighted: bool,
+) -> Iterator[InstanceData]:
+    """An instance of each file; `find` gives the numbers of edges from the labels of their ends."""
+    for file, first, last in zip(files, starts.tolist(), ends.tolist(), strict=True):
+        snapshot = _read(file, options)
+        u, v, weights, _ = snapshot.edge_columns()
+        labels = snapshot.label_column()
+        edges = find(labels.take(pa.array(u)), labels.take(pa.array(v)), f"{file}: ")
+        values = {"edge.exists": SparseColumn(edges, np.ones(edges.size, np.bool_))}
+        if weighted:
+            values["edge.weight"] = SparseColumn(edges, np.empty(0) if weights is None else weights)
+        yield InstanceData(first, last, values)
+
+
+def timed_files(
+    snapshots: str | Path | Sequence[str | Path],
+    pattern: str | None,
+    time_format: str | None,
+    start: Any,
+    period: Any,
+    time_unit: TimeUnit | None,
+) -> tuple[list[Path], NDArray[np.int64], NDArray[np.int64], Unit]:
+    """Files in the order of time, when their instances begin and end, and the axis; as of `build_from_snapshots`."""
     files = _files(snapshots)
     time_unit = time_unit or ("us" if time_format is not None else "1")
     unit = unit_of(time_unit)
@@ -100,24 +141,7 @@ def build_from_snapshots(
             raise InputError(f"{first} and {second} have the same time, {moment_text(int(starts[twice[0]]), unit)}")
         ends = ends_of(starts, step)
         _check_ends(files, starts, ends, unit)
-    options = {"directed": directed, **options}
-    graph, weighted = _union(files, options)
-    own = (Attribute("weight", "float64"),) if weighted else ()
-    schema = SeriesSchema(edge=(Attribute("exists", "bool", False), *own))
-
-    def instances() -> Iterator[InstanceData]:
-        finder = EdgeFinder(graph)
-        for file, first, last in zip(files, starts.tolist(), ends.tolist(), strict=True):
-            snapshot = _read(file, options)
-            u, v, weights, _ = snapshot.edge_columns()
-            labels = snapshot.label_column()
-            edges = finder.find(labels.take(pa.array(u)), labels.take(pa.array(v)), f"{file}: ")
-            values = {"edge.exists": SparseColumn(edges, np.ones(edges.size, np.bool_))}
-            if weighted:
-                values["edge.weight"] = SparseColumn(edges, np.empty(0) if weights is None else weights)
-            yield InstanceData(first, last, values)
-
-    return writing.write(graph, path, schema, instances(), unit, ())
+    return files, starts, ends, unit
 
 
 def _files(snapshots: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -174,7 +198,7 @@ def _read(file: Path, options: dict[str, Any]) -> Graph:
         return from_edges([], [], directed=bool(options["directed"]))
 
 
-def _union(files: list[Path], options: dict[str, Any]) -> tuple[Graph, bool]:
+def union_of(files: list[Path], options: dict[str, Any]) -> tuple[Graph, bool]:
     """All edges of all snapshots, and whether they have weights."""
     sources: list[pa.Array] = []
     targets: list[pa.Array] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
-from goffish.gofs.series.model import Unit, moment_text, type_name
+from goffish.gofs.series.model import Place, Unit, moment_text, type_name
 from goffish.graph import Graph
 from goffish.graph.columns import as_table
 from goffish.graph.guards import GRAPH_ADVICE, expect, options_of
+from goffish.graph.labels import as_id_column
 from goffish.temporal.building import (
     EdgeFinder,
     SeriesBuild,
@@ -80,55 +81,115 @@ def build_from_table(
     InputError
         No table, a missing column, an unknown vertex, edge or instance, two rows for one element and instance.
     """
-    instance, vertex, source, target = (more.pop(name, name) for name in ("instance", "vertex", "source", "target"))
+    columns = {name: more.pop(name) for name in COLUMNS if name in more}
     options = options_of(StoreOptions, more)
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
-    if vertices is None and edges is None:
-        raise InputError("expected a table of vertices or of edges")
-    if ends is not None and (starts is None or period is not None):
-        raise InputError("ends requires starts and excludes period")
+    tables = Tables.of(vertices, edges, columns)
     unit, finder = unit_of(time_unit), EdgeFinder(graph.to_graph() if isinstance(graph, PartitionedGraph) else graph)
-    keys = {"vertex": (instance, vertex), "edge": (instance, source, target)}
-    tables = {
-        place: _checked(table, place, keys[place])
-        for place, table in (("vertex", vertices), ("edge", edges))
-        if table is not None
-    }
-    moments = {place: _instances_of(table.column(instance), starts, time_unit) for place, table in tables.items()}
-    if starts is None:
-        first = np.unique(np.concatenate(list(moments.values())))
-        numbers = {place: np.searchsorted(first, column) for place, column in moments.items()}
-    else:
-        first, numbers = np.array([at(x, time_unit, "one of starts") for x in starts], np.int64), moments
-        early = np.flatnonzero(np.diff(first) <= 0)
-        if early.size:
-            i = int(early[0])
-            begins = f"instance {i + 1} begins at {moment_text(int(first[i + 1]), unit)}"
-            raise InputError(
-                f"starts: {begins}, which is not after instance {i} ({moment_text(int(first[i]), unit)}); sort them"
-            )
-    step = None if period is None else length(period, time_unit, "period")
-    last = ends_of(first, step) if ends is None else np.array([at(x, time_unit, "one of ends") for x in ends], np.int64)
-    if last.size != first.size:
-        raise InputError(f"ends: got {last.size} for {first.size} starts")
-
-    notes, rows = [], {}
-    for place, table in tables.items():
-        if (np.diff(numbers[place]) < 0).any():
-            notes.append(f"the rows of {place} values were not in time order and were sorted")
-        rows[place] = _ordered(finder, table, keys[place], numbers[place], first, unit)
+    first, last, numbers = tables.times(starts, ends, period, time_unit)
+    rows, notes = tables.rows(finder, numbers, first, unit)
     schema = _schema({place: found[2] for place, found in rows.items()}, dict(defaults or {}))
+    return options.write(graph, path, schema, instances_of_rows(first, last, rows), unit, notes)
 
-    def instances() -> Iterator[InstanceData]:
-        for i in range(first.size):
-            values = {}
-            for place, (elements, limits, columns) in rows.items():
-                chosen = slice(int(limits[i]), int(limits[i + 1]))
-                for name, column in columns.items():
-                    values[f"{place}.{name}"] = SparseColumn(elements[chosen], column[chosen])
-            yield InstanceData(int(first[i]), int(last[i]), values)
 
-    return options.write(graph, path, schema, instances(), unit, notes)
+#: Columns that say which instance and element a row is about.
+COLUMNS = ("instance", "vertex", "source", "target")
+
+
+class Finder(Protocol):
+    """Numbers of vertices and edges by labels; see `EdgeFinder`."""
+
+    def vertices(self, labels: Any, where: str) -> NDArray[np.int64]: ...
+
+    def find(self, source: Any, target: Any, where: str) -> NDArray[np.int64]: ...
+
+
+class Tables(NamedTuple):
+    """Tables with values of vertices, edges, or both.
+
+    Attributes
+    ----------
+    tables : mapping of place to pyarrow.Table
+    keys : mapping of place to tuple of str
+        Columns with the instance and the labels.
+    """
+
+    tables: dict[Place, pa.Table]
+    keys: dict[Place, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, vertices: Any, edges: Any, columns: Mapping[str, str]) -> Tables:
+        """Check the tables; `columns` are the names of those of `COLUMNS` that have others."""
+        instance, vertex, source, target = (columns.get(name, name) for name in COLUMNS)
+        if vertices is None and edges is None:
+            raise InputError("expected a table of vertices or of edges")
+        keys: dict[Place, tuple[str, ...]] = {"vertex": (instance, vertex), "edge": (instance, source, target)}
+        given: dict[Place, Any] = {"vertex": vertices, "edge": edges}
+        checked = {place: _checked(table, place, keys[place]) for place, table in given.items() if table is not None}
+        return cls(checked, keys)
+
+    def labels(self, place: Place) -> list[Any]:
+        """The columns with the labels of vertices, or of the ends of edges; empty without such a table."""
+        if place not in self.tables:
+            return [np.empty(0, np.int64)] * (len(self.keys[place]) - 1)
+        return [as_id_column(self.tables[place].column(name), name) for name in self.keys[place][1:]]
+
+    def times(
+        self, starts: Sequence[Any] | None, ends: Sequence[Any] | None, period: Any, time_unit: TimeUnit
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[Place, NDArray[np.int64]]]:
+        """When instances begin and end, and the instance of each row."""
+        if ends is not None and (starts is None or period is not None):
+            raise InputError("ends requires starts and excludes period")
+        unit = unit_of(time_unit)
+        moments = {
+            place: _instances_of(table.column(self.keys[place][0]), starts, time_unit)
+            for place, table in self.tables.items()
+        }
+        if starts is None:
+            first = np.unique(np.concatenate(list(moments.values())))
+            numbers = {place: np.searchsorted(first, column) for place, column in moments.items()}
+        else:
+            first, numbers = np.array([at(x, time_unit, "one of starts") for x in starts], np.int64), moments
+            early = np.flatnonzero(np.diff(first) <= 0)
+            if early.size:
+                i = int(early[0])
+                begins = f"instance {i + 1} begins at {moment_text(int(first[i + 1]), unit)}"
+                raise InputError(
+                    f"starts: {begins}, which is not after instance {i} ({moment_text(int(first[i]), unit)}); sort them"
+                )
+        step = None if period is None else length(period, time_unit, "period")
+        last = (
+            ends_of(first, step)
+            if ends is None
+            else np.array([at(x, time_unit, "one of ends") for x in ends], np.int64)
+        )
+        if last.size != first.size:
+            raise InputError(f"ends: got {last.size} for {first.size} starts")
+        return first, last, numbers
+
+    def rows(
+        self, finder: Finder, numbers: Mapping[Place, NDArray[np.int64]], first: NDArray[np.int64], unit: Unit
+    ) -> tuple[dict[Place, _Rows], list[str]]:
+        """Rows by instance and element, and notes."""
+        notes, rows = [], {}
+        for place, table in self.tables.items():
+            if (np.diff(numbers[place]) < 0).any():
+                notes.append(f"the rows of {place} values were not in time order and were sorted")
+            rows[place] = _ordered(finder, table, self.keys[place], numbers[place], first, unit)
+        return rows, notes
+
+
+def instances_of_rows(
+    first: NDArray[np.int64], last: NDArray[np.int64], rows: Mapping[Place, _Rows]
+) -> Iterator[InstanceData]:
+    """Instance by instance."""
+    for i in range(first.size):
+        values = {}
+        for place, (elements, limits, columns) in rows.items():
+            chosen = slice(int(limits[i]), int(limits[i + 1]))
+            for name, column in columns.items():
+                values[f"{place}.{name}"] = SparseColumn(elements[chosen], column[chosen])
+        yield InstanceData(int(first[i]), int(last[i]), values)
 
 
 def _checked(table: Any, place: str, keys: tuple[str, ...]) -> pa.Table:
@@ -154,7 +215,7 @@ def _instances_of(column: pa.ChunkedArray, starts: Sequence[Any] | None, time_un
 
 
 def _ordered(
-    finder: EdgeFinder,
+    finder: Finder,
     table: pa.Table,
     keys: tuple[str, ...],
     number: NDArray[np.int64],
@@ -183,7 +244,7 @@ def _ordered(
     return elements[order], limits, columns
 
 
-def _find(finder: EdgeFinder, named: list[pa.ChunkedArray], where: Callable[[int], str]) -> NDArray[np.int64]:
+def _find(finder: Finder, named: list[pa.ChunkedArray], where: Callable[[int], str]) -> NDArray[np.int64]:
     try:
         return _find_all(finder, named)
     except InputError as error:
@@ -203,7 +264,7 @@ def _find(finder: EdgeFinder, named: list[pa.ChunkedArray], where: Callable[[int
         raise error
 
 
-def _find_all(finder: EdgeFinder, named: list[pa.ChunkedArray]) -> NDArray[np.int64]:
+def _find_all(finder: Finder, named: list[pa.ChunkedArray]) -> NDArray[np.int64]:
     return finder.vertices(named[0], "") if len(named) == 1 else finder.find(named[0], named[1], "")
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import goffish as gf
+from goffish.cli.timeseries_run import algorithm_command, algorithm_names
 from goffish.gofs.series import open_series
 from goffish.temporal.event_paths import temporal_paths
 from goffish.temporal.motifs import temporal_triangles
@@ -95,6 +97,12 @@ def test_a_folder_of_graphs(here: Place) -> None:
         (0, 1): 2, (0, 2): 2, (0, 3): 3,
     }  # fmt: skip
     assert here("timeseries", "info", "s").out.startswith("s\n  instances")
+    (here / "later").mkdir()
+    (here / "later" / "g-2024-02-05.txt").write_text("3 1\n4 1\n")
+    added = here("timeseries", "append", "s", "later", *named, "--json").json
+    assert (added["instances_added"], added["vertices"], added["edges"]) == (1, 4, 4)
+    info = here("timeseries", "info", "s", "--json").json
+    assert (info["instances"], info["gaps"], info["ends"]) == (4, 1, "2024-02-06T00:00:00")
 
 
 def test_run_gives_tables(here: Place) -> None:
@@ -130,6 +138,32 @@ def test_run_gives_tables(here: Place) -> None:
     assert [t["timestep"] for t in found["timesteps"]] == list(range(10))
 
 
+def test_algorithms_run_on_every_instance(here: Place, series_store: Path) -> None:
+    """Rows, timesteps and notes of `gf.run_series`, in memory and on the engine."""
+    shutil.copytree(series_store, here / "s")
+    found = here("timeseries", "run", "triangles", "s", "--start", "1970-01-03", "--json").json
+    assert found["rows"] == gf.run_series("triangles", here / "s", start="1970-01-03").table.to_pylist()
+    assert [t["timestep"] for t in found["timesteps"]] == list(range(2, 10))
+    engine = ("--engine", "local", "--threads", "1", "--weight", "n", "--temporal-parallelism", "2")
+    done = here("timeseries", "run", "sssp", "s", "--source", "3", *engine, "-o", "t.parquet", "--timesteps", "t.csv")
+    assert done.code == 0, done.err
+    wanted = gf.run_series("sssp", here / "s", source=3, engine="local", weight="n")
+    assert pq.read_table(here / "t.parquet").equals(wanted.table)
+    assert (here / "t.csv").read_text().count("\n") == 11
+    assert all(f"note: {note}" in done.out for note in wanted.notes)
+    shown = here("timeseries", "run", "--help").out
+    assert "triangles" in shown and "tdsp" in shown
+    assert "--engine" not in here("timeseries", "run", "bridges", "--help").out
+
+
+def test_every_algorithm_has_a_command() -> None:
+    """Options of algorithms have other names than those of the run."""
+    for name in algorithm_names():
+        options = [param.name for param in algorithm_command(name).params]
+        assert len(set(options)) == len(options), name
+        assert {"store", "start", "weight", "temporal_parallelism"} <= set(options)
+
+
 def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
     source, target, when = events[:, 0], events[:, 1], events[:, 2]
     found = here("timeseries", "paths", "all.csv", "--vertex", "3", "--kind", "fastest", "--json").json
@@ -156,6 +190,9 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("append", "s", "all.csv", "--window", "1d"), "attributes: 'n' is an attribute of the series"),
         (("append", "s", "strange.csv", "--attribute", "n=count"), "the vertex labels are string, and those of"),
         (("append", "grid.txt", "all.csv"), "grid.txt"),
+        (("append", "s", "all.csv", "--attribute", "n=count", "--period", "1d"), "--period applies to folders of"),
+        (("append", "s", "s", "--window", "1d"), "--window applies to files of events only"),
+        (("append", "s", "small.gofs/p00000", "--name-pattern", "x"), "pattern 'x' does not match the file name"),
         (("info", "grid.gofs"), "the store has no time series"),
         (("run", "tdsp", "s", "--source", "777", "--latency", "n"), "unknown vertex 777"),
         (("run", "tdsp", "s", "--source", "x", "--latency", "n"), "unknown vertex 'x': the vertex labels"),
@@ -168,7 +205,15 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("run", "tdsp", "s", "--source", "3", "--latency", "n", "--temporal-parallelism", "2"), "is sequential"),
         (("run", "pagerank", "s", "--engine", "gpu"), "--engine 'gpu': choose one of auto, local, mpi"),
         (("run", "pagerank", "s", "-o", "r.xyz"), "r.xyz"),
-        (("run", "walks", "s"), "unknown application 'walks': choose one of tdsp, memes"),
+        (("run", "wander", "s"), "unknown application 'wander': choose one of tdsp, memes"),
+        (("run", "triangles", "nope"), "nope"),
+        (("run", "triangles", "s", "--edge-exists", "there"), "no attribute 'edge.there' in this series; available"),
+        (("run", "triangles", "s", "--checkpoint-dir", "c"), "No such option: --checkpoint-dir"),
+        (("run", "sssp", "s"), "Missing option '--source' (see goffish timeseries run sssp --help)"),
+        (("run", "sssp", "s", "--source", "x"), "unknown vertex 'x': the vertex labels"),
+        (("run", "sssp", "s", "--source", "777"), "instance 0: unknown vertex 777"),
+        (("run", "louvain", "s", "--resolution", "-1"), "resolution=-1.0 should be greater than or equal to 0"),
+        (("run", "triangles", "s", "--engine", "gpu"), "--engine 'gpu': choose one of auto, local, mpi"),
         (("paths", "all.csv", "--vertex", "77"), "unknown vertex 77"),
         (("paths", "all.csv", "--vertex", "3", "--kind", "slow"), "kind='slow': choose one of earliest-arrival"),
         (("paths", "all.csv", "--vertex", "3", "--duration", "-1"), "duration=-1: must be at least 0"),

@@ -9,8 +9,10 @@ import itertools
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from pyarrow import csv
 
 import goffish as gf
 from goffish.errors import InputError, StoreError
-from goffish.gofs import verify_store
+from goffish.gofs import build_layout, verify_store
+from goffish.gofs.encoding import encode_slice
 from goffish.gofs.files import _RemoteFolder, open_folder
 from goffish.gofs.series import (
     Attribute,
@@ -32,14 +35,16 @@ from goffish.gofs.series import (
     SeriesSchema,
     append_instances,
     compact_series,
+    grown_template,
     open_series,
     write_series,
 )
-from goffish.graph.algebra import grow
+from goffish.gofs.series.growth import find_in_template
+from goffish.gofs.series.slices import find_elements, numbered
 from goffish.partition import partition_graph
 from goffish.partition.streaming import place_new
-from goffish.temporal.append import MANY_GROUPS, append_from_events
-from goffish.temporal.build import build_from_events
+from goffish.temporal.append import MANY_GROUPS, append_from_events, append_from_snapshots, append_from_table
+from goffish.temporal.build import build_from_events, build_from_snapshots, build_from_table
 from goffish.temporal.building import StoreOptions
 from tests.disk import Disk
 
@@ -191,7 +196,7 @@ def test_bins_of_a_grown_series_hold_its_subgraphs(tmp_path: Path) -> None:
     ("table", "named", "message"),
     [
         (later().set_column(0, "source", [["1", "3", "5", "a", "7"]]).set_column(1, "target", [["b"] * 5]), {},
-         "the events do not fit the template: the vertex labels are string, and those of the graph int64"),
+         "the new instances do not fit the template: the vertex labels are string, and those of the graph int64"),
         (later().rename_columns(["from", "target", "timestamp"]), {}, "no column 'source' in the events"),
         (later(), {"attributes": {"other": "count"}}, "'count' is an attribute of the series"),
         (later().set_column(2, "timestamp", [[20.5, 21, 22, 23, None]]), {}, "row 4 has no time"),
@@ -230,6 +235,95 @@ def test_values_that_earlier_instances_would_lack(tmp_path: Path) -> None:
     assert made.instances == 1
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_append_from_snapshots(tmp_path: Path, directed: bool) -> None:
+    """As a series of all files; names state the times, or instances follow each other."""
+    texts = ["1 2 0.5\n2 3 1.5\n", "7 2 1\n", "3 2 2\n9 1 4\n", "1 9 3\n"]
+    files = [tmp_path / f"week{10 * (i + 1)}.txt" for i in range(4)]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    how: dict[str, Any] = {"pattern": r"(\d+)", "period": 10}
+    stored: dict[str, Any] = {"directed": directed, "parts": 2, "method": "hash"}
+    build_from_snapshots(files[:2], tmp_path / "a", **how, **stored)
+    made = append_from_snapshots(tmp_path / "a", files[2:], **how)
+    assert made.instances == 2
+    assert made.notes == (f"added to the template: 1 vertices, {3 if directed else 1} edges",)
+    with placed(owners(open_series(tmp_path / "a"))):
+        build_from_snapshots(files, tmp_path / "all", **how, **stored)
+    check_equal(open_series(tmp_path / "a"), open_series(tmp_path / "all"))
+    build_from_snapshots(files[:2], tmp_path / "b", start=10, period=10, **stored)
+    append_from_snapshots(tmp_path / "b", files[2:])
+    check_equal(open_series(tmp_path / "b"), open_series(tmp_path / "all"))
+    (tmp_path / "plain.txt").write_text("1 2\n")
+    with pytest.raises(InputError, match=r"the series has edge.weight, and a snapshot has edges without weights"):
+        append_from_snapshots(tmp_path / "a", [tmp_path / "plain.txt"])
+    with pytest.raises(InputError, match=r"instance 4 begins at 40, before instance 3 ends \(50\)"):
+        append_from_snapshots(tmp_path / "a", files[3:], **how)
+    (tmp_path / "names.txt").write_text("a b 1\n")
+    with pytest.raises(InputError, match="the new instances do not fit the template: the vertex labels are string"):
+        append_from_snapshots(tmp_path / "a", [tmp_path / "names.txt"])
+
+
+def test_snapshots_follow_a_calendar(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1 2\n")
+    build_from_snapshots([tmp_path / "a.txt"], tmp_path / "s", start="2024-02-01", period="1d", time_unit="s")
+    append_from_snapshots(tmp_path / "s", [tmp_path / "a.txt"])
+    series = open_series(tmp_path / "s")
+    assert np.diff(series.starts).tolist() == (series.ends - series.starts)[:1].tolist() == [86_400_000_000]
+    small(tmp_path / "counts")
+    with pytest.raises(InputError, match="time_unit='s': the series has no calendar"):
+        append_from_snapshots(tmp_path / "counts", [tmp_path / "a.txt"], time_unit="s")
+    append_from_snapshots(tmp_path / "counts", [tmp_path / "a.txt"])
+    assert [sum(i.edge("count").to_pylist()) for i in open_series(tmp_path / "counts").instances()] == [3, 1, 0]
+
+
+def test_append_from_tables(tmp_path: Path) -> None:
+    """Values of vertices and edges, new ones too, as if all rows had been in one table."""
+    graph = gf.from_edges([1, 2], [2, 3])
+    edges = pa.table({"instance": [0, 1], "source": [1, 3], "target": [2, 2], "exists": [True, True], "t": [0.5, 1]})
+    vertices = pa.table({"instance": [0, 0, 1], "vertex": [3, 1, 1], "memes": ["x", "y", "z"]})
+    how: dict[str, Any] = {"defaults": {"edge.exists": False, "edge.t": 0.0, "vertex.memes": ""}, "period": 1}
+    build_from_table(graph, tmp_path / "s", vertices=vertices, edges=edges, parts=2, method="hash", **how)
+    late = pa.table({"instance": [5, 4], "from": [9, 1], "target": [1, 2], "exists": [True, True], "t": [2, 3.5]})
+    marks = pa.table({"instance": [4, 5], "vertex": [20, 9], "memes": ["n", "m"]})
+    made = append_from_table(tmp_path / "s", vertices=marks, edges=late, period=1, source="from")
+    assert made.instances == 2
+    assert made.notes == (
+        "the rows of edge values were not in time order and were sorted",
+        "added to the template: 2 vertices, 1 edges",
+    )
+    every = pa.concat_tables([edges, late.rename_columns(edges.column_names)], promote_options="permissive")
+    with placed(owners(open_series(tmp_path / "s"))):
+        build_from_table(
+            gf.from_edges([1, 2, 1], [2, 3, 9], isolated=[20]), tmp_path / "t", edges=every,
+            vertices=pa.concat_tables([vertices, marks]), parts=2, method="hash", **how,
+        )  # fmt: skip
+    check_equal(open_series(tmp_path / "s"), open_series(tmp_path / "t"))
+    again = append_from_table(tmp_path / "s", vertices=pa.table({"instance": [6], "vertex": [2], "memes": ["k"]}))
+    assert (again.instances, again.notes) == (1, ())
+    with pytest.raises(InputError, match=r"no attribute 'edge.u' in this series; available: vertex.memes"):
+        append_from_table(tmp_path / "s", edges=late.append_column("u", [[1, 2]]), source="from")
+    with pytest.raises(InputError, match="unknown option 'parts'; accepted: instance, vertex, source, target"):
+        append_from_table(tmp_path / "s", edges=late, parts="2")
+    with pytest.raises(InputError, match="expected a table of vertices or of edges"):
+        append_from_table(tmp_path / "s")
+
+
+def test_vertices_alone_join_a_template_with_weights(tmp_path: Path) -> None:
+    """New edges in tables have no weights, and are refused; vertices need none."""
+    schema = SeriesSchema(vertex=(Attribute("x", "int64", 0),), edge=(Attribute("exists", "bool", False),))
+    write_series(gf.from_edges([1, 2], [2, 3], [0.5, 1.5]), tmp_path / "s", schema, [InstanceData(0, 1)], unit="1")
+    rows = pa.table({"instance": [1, 1], "vertex": [0, 3], "x": [5, 6]})
+    made = append_from_table(tmp_path / "s", vertices=rows)
+    assert made.notes == ("added to the template: 1 vertices, 0 edges",)
+    assert gf.open(tmp_path / "s").to_graph().edges["weight"].to_pylist() == [0.5, 1.5]
+    assert open_series(tmp_path / "s").column(0, 1, "vertex.x").to_pylist() == [5, 0, 0, 6]
+    late = pa.table({"instance": [2], "source": [3], "target": [1], "exists": [True]})
+    with pytest.raises(InputError, match="1 new edges have no weight, and the template has weights"):
+        append_from_table(tmp_path / "s", edges=late)
+    assert len(open_series(tmp_path / "s")) == 2
+
+
 def test_two_writers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one is refused while the first one writes, and where it has numbered edges by an older template."""
     small(tmp_path / "s")
@@ -258,6 +352,33 @@ def test_two_writers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [sum(i.edge("exists").to_pylist()) for i in open_series(uri).instances()] == [3, 1, 5, 5]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("place", "times"), [("memory", 100), ("s3", 12)])
+def test_many_small_appends(request: pytest.FixtureRequest, place: str, times: int) -> None:
+    """New vertices with every append, old ones at times; then compacted, the files of a series built at once."""
+    root = f"memory://{uuid.uuid4()}" if place == "memory" else request.getfixturevalue("s3").bucket()
+    small(f"{root}/s")
+    rng, parts = np.random.default_rng(4), []
+    for step in range(times):
+        rows = {
+            "source": rng.integers(0, 40 + step, 3),
+            "target": [1, 2, 60 + 2 * step],
+            "timestamp": [20 + 10 * step] * 3,
+        }
+        parts.append(pa.table(rows))
+        before = open_series(f"{root}/s")
+        made = append_from_events(f"{root}/s", parts[-1], time_unit="1")
+        assert (made.instances, len(before)) == (1, 2 + step)
+        assert sum(next(before.instances()).edge("exists").to_pylist()) == 3, "a reader has the version before"
+    grown = open_series(f"{root}/s")
+    first = pa.table({"source": [1, 2, 7, 3], "target": [2, 3, 8, 1], "timestamp": [0, 1, 5, 12]})
+    with placed(owners(grown)):
+        build_from_events(pa.concat_tables([first, *parts]), f"{root}/t", window=10, time_unit="1", parts=2)
+    check_equal(grown, open_series(f"{root}/t"))
+    compact_series(f"{root}/s")
+    assert open_folder(f"{root}/s").list() == open_folder(f"{root}/t").list()
+
+
 def test_hint_at_compaction(tmp_path: Path) -> None:
     small(tmp_path / "s")
     for step in range(MANY_GROUPS + 1):
@@ -271,29 +392,115 @@ def test_hint_at_compaction(tmp_path: Path) -> None:
     assert [i.edge("exists").to_pylist() for i in open_series(tmp_path / "s").instances()] == before
 
 
-def test_grow_keeps_parallel_edges_order_and_attributes() -> None:
-    """Labels in no order: new ones follow; attributes of new edges and vertices are null."""
-    graph = gf.from_edges(
-        [0, 0, 1], [1, 1, 2], labels=["c", "a", "b"], parallel="keep", vertex_attributes={"x": [1, 2, 3]},
-        edge_attributes={"y": [7, 8, 9]},
+def random_graph(rng: np.random.Generator, labels: Any, size: int, directed: bool, **columns: Any) -> gf.Graph:
+    """Edges between positions of labels; loops and parallel edges too."""
+    ends = rng.integers(0, max(len(labels), 1), (2, size if len(labels) else 0))
+    return gf.from_edges(
+        *ends, directed=directed, labels=labels, self_loops="keep", parallel="keep",
+        **{name: make(ends.shape[1]) for name, make in columns.items()},
     )  # fmt: skip
-    found = grow(graph, gf.from_edges(["c", "z", "a"], ["b", "a", "b"]))
-    assert found.graph.label_column().to_pylist() == ["c", "a", "b", "z"]
-    assert found.graph.edges.to_pylist() == [
-        {"source": "c", "target": "a", "y": 7}, {"source": "c", "target": "a", "y": 8},
-        {"source": "c", "target": "b", "y": None}, {"source": "a", "target": "b", "y": 9},
-        {"source": "a", "target": "z", "y": None},
-    ]  # fmt: skip
-    assert found.graph.vertices["x"].to_pylist() == [1, 2, 3, None]
-    assert (found.vertices.tolist(), found.edges.tolist()) == ([0, 1, 2], [0, 1, 3])
+
+
+@pytest.mark.parametrize("finder", ["components", "single", "vertex", "split"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("kind", ["implicit", "text", "unsorted"])
+def test_a_grown_template_is_the_whole_graph_cut_at_once(finder: Any, directed: bool, kind: str) -> None:
+    """All arrays and columns, to the bit, and the rows of the edges."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        size, parts = int(rng.integers(0, 40)), int(rng.integers(1, 5))
+        labels = np.arange(size) if kind == "implicit" else 3 * np.arange(size)
+        labels = rng.permutation(labels) if kind == "unsorted" else labels
+        named = {"text": lambda x: [f"v{one:03d}" for one in x]}.get(kind, list)
+        graph = random_graph(
+            rng, pa.array(named(labels), pa.string() if kind == "text" else pa.int64()), 2 * size, directed,
+            weight=rng.random, vertex_attributes=lambda _, size=size: {"x": np.arange(size)},
+            edge_attributes=lambda count: {"y": np.arange(count) * 0.5},
+        )  # fmt: skip
+        ends = rng.integers(-5, 3 * size + 9, (2, int(rng.integers(0, 25))))
+        ends = ends[:, ends[0] != ends[1]] if seed % 2 else ends
+        more = gf.from_edges(
+            *(pa.array(named(end), pa.string() if kind == "text" else pa.int64()) for end in ends),
+            rng.random(ends.shape[1]), directed=directed, self_loops="keep", parallel="first",
+        )  # fmt: skip
+        owner = rng.integers(0, parts, size)
+        cut: dict[str, Any] = {"finder": "components" if finder == "split" else finder}
+        cells = rng.integers(0, 3, size) if finder == "split" else None
+        about = {"method": "hash", "edge_cut": 0, "edge_cut_share": 0.0} | ({"split": 1} if finder == "split" else {})
+        store = build_layout(graph, owner, parts, cells=cells, partitioner=about, **cut)
+        before = list(find_elements(store, numbered(graph), 2))
+        found = find_in_template(store, before, more)
+        new = np.flatnonzero(found.vertices < 0)
+        places = np.where(
+            found.vertices < 0, -1, np.searchsorted(store.vertex_starts, found.vertices, side="right") - 1
+        )
+        places = place_new(more, places.astype(np.int32), np.array(store.info.vertices))
+        growth = grown_template(store, before, more, found, places)
+        whole, owners, edges = union_of(graph, more, owner, places, new, found)
+        assert growth.edges.tolist() == edges
+        split = None
+        if finder == "split":  # vertices that were in one subgraph are in one cell
+            split = np.empty(whole.num_vertices, np.int64)
+            for part in growth.graph.slices():
+                split[part.vertex_ids] = part.subgraph_start + np.repeat(
+                    np.arange(part.num_subgraphs), np.diff(part.subgraph_offsets)
+                )
+        expected = build_layout(whole, owners, parts, cells=split, partitioner=about, **cut)
+        for one, other in zip(growth.graph.slices(), expected.slices(), strict=True):
+            files = [
+                {name: entry.sha256 for name, _, entry in encode_slice(info, part)}
+                for info, part in ((growth.graph.info, one), (expected.info, other))
+            ]
+            assert files[0] == files[1], (seed, [name for name in files[1] if files[0].get(name) != files[1][name]])
+        total = np.count_nonzero(np.repeat(owners, np.diff(whole.offsets)) != owners[whole.targets])
+        about |= {"edge_cut": total if directed else total // 2, "edge_cut_share": total / max(whole.num_arcs, 1)}
+        assert growth.graph.info == replace(expected.info, partitioner=about)
+        for one, other in zip(growth.elements, find_elements(expected, numbered(whole), 2), strict=True):
+            for name in ("vertex_offsets", "edge_offsets", "edge_id", "edge_row", "in_edge_row"):
+                assert getattr(one, name).tolist() == getattr(other, name).tolist(), (seed, name)
+                assert getattr(one, name).dtype == getattr(other, name).dtype
+
+
+def union_of(
+    graph: gf.Graph, more: gf.Graph, owner: Any, places: Any, new: Any, found: Any
+) -> tuple[gf.Graph, Any, list[int]]:
+    """Both graphs as one, the owners of its vertices, and the number in it of each edge of the second."""
+    old, added = graph.label_column(), more.label_column()
+    every = [*old.to_pylist(), *added.take(pa.array(new)).to_pylist()]
+    order = np.argsort(np.array(every)) if old.to_pylist() == sorted(old.to_pylist()) else np.arange(len(every))
+    place = np.empty(len(every), np.int64)
+    place[order] = np.arange(len(every))
+    number = {label: int(place[at]) for at, label in enumerate(every)}
+    fresh = np.flatnonzero(found.edges < 0)
+    ends = [
+        [number[label.as_py()] for label in [*old.take(pa.array(one)), *added.take(pa.array(other[fresh]))]]
+        for one, other in zip(graph.edge_columns()[:2], more.edge_columns()[:2], strict=True)
+    ]
+    values = [*graph.edge_columns()[3]["y"].to_pylist(), *([None] * fresh.size)]
+    about = np.array([*range(len(old)), *([-1] * new.size)])[order]
+    whole = gf.from_edges(
+        np.array(ends[0], int), np.array(ends[1], int),
+        np.concatenate((graph.edge_columns()[2], more.edge_columns()[2][fresh])), directed=graph.directed,
+        labels=pa.array([every[at] for at in order], (old if len(old) else added).type),
+        self_loops="keep", parallel="keep",
+        vertex_attributes=graph.vertex_attributes.take(pa.array(about, mask=about < 0)),
+        edge_attributes={"y": pa.array(values, pa.float64())},
+    )  # fmt: skip
+    pairs = [(int(u), int(v)) for u, v in zip(*whole.edge_columns()[:2], strict=True)]
+    wanted = [
+        tuple((sorted if not graph.directed else list)([number[added[int(x)].as_py()] for x in pair]))
+        for pair in zip(*more.edge_columns()[:2], strict=True)
+    ]
+    owners = np.concatenate((owner, places[new]))[order].astype(np.int32)
+    return whole, owners, [pairs.index(pair) for pair in wanted]
 
 
 def test_new_vertices_go_where_their_neighbors_are() -> None:
     graph = gf.from_edges([0, 0, 1, 2, 5, 6], [1, 4, 4, 3, 2, 5], labels=np.arange(8))
     owner = np.array([0, 0, 1, 1, -1, -1, -1, -1], np.int32)
-    assert place_new(graph, 2, owner).tolist() == [0, 0, 1, 1, 0, 1, 1, 0]
+    assert place_new(graph, owner, np.array([2, 2])).tolist() == [0, 0, 1, 1, 0, 1, 1, 0]
     crowded = np.array([0, 0, 0, 0, 0, 0, 0, -1], np.int32)
-    assert place_new(graph, 3, crowded).tolist() == [0] * 7 + [1]
+    assert place_new(graph, crowded, np.array([7, 0, 0])).tolist() == [0] * 7 + [1]
 
 
 _KILLED = """

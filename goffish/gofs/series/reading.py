@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError, StoreError
-from goffish.gofs.files import Folder, open_folder
+from goffish.gofs.files import Folder, open_folder, side_by_side
 from goffish.gofs.manifest import GROWTH, Manifest
 from goffish.gofs.partitioned import PartitionedGraph, open_version
 from goffish.gofs.series.cache import SeriesCounters, SliceCache, SliceKey
@@ -188,6 +188,10 @@ class Series:
             with self._lock:
                 found = self._elements.setdefault(partition, found)
         return found
+
+    def all_elements(self) -> list[Elements]:
+        """Rows and bins of all partitions; several files are read at a time in object storage."""
+        return side_by_side(self._folder.at_once, self.elements, range(self.num_partitions))
 
     def between(self, start: Any = None, end: Any = None) -> range:
         """Numbers of the instances that begin at `start` or later, and before `end`.
@@ -447,7 +451,7 @@ class Instance:
             if place == "vertex":
                 numbers.append(self._series.graph.slice(partition).vertex_ids.astype(np.int64))
             else:
-                numbers.append(self._series.elements(partition).edge_id)
+                numbers.append(self._series.elements(partition).edge_id.astype(np.int64))
         number = np.concatenate(numbers)
         order = np.empty(int(number.max(initial=-1)) + 1, np.int64)
         order[number] = np.arange(number.size)

@@ -17,7 +17,7 @@ from goffish.gofs import kernels
 from goffish.gofs.encoding import decode_arrays, encode_arrays
 from goffish.gofs.partitioned import PartitionedGraph, arc_positions
 from goffish.gofs.series.model import PLACES, Attribute, Place
-from goffish.gofs.slices import Arcs, Slice, distinct, freeze
+from goffish.gofs.slices import Arcs, Slice, freeze
 from goffish.graph import Graph
 from goffish.graph import kernels as graph_kernels
 from goffish.graph.labels import vertex_dtype
@@ -64,15 +64,15 @@ class StoredRows(NamedTuple):
 
     Attributes
     ----------
-    row : int64, shape (rows,)
+    row : int32 or int64, shape (rows,)
         Row of the partition.
-    bin : int64, shape (rows,)
+    bin : integers, shape (rows,)
     widths : int64, shape (generations,)
         Rows that each generation of the template has.
     """
 
-    row: NDArray[np.int64]
-    bin: NDArray[np.int64]
+    row: NDArray[np.integer[Any]]
+    bin: NDArray[np.integer[Any]]
     widths: NDArray[np.int64]
 
 
@@ -86,7 +86,7 @@ class Elements:
         Rows of vertices: their local numbers.
     edge_offsets : int64, shape (subgraphs + 1,)
         Rows of edges.
-    edge_id : int64, shape (edges,)
+    edge_id : int32 or int64, shape (edges,)
         Number over the whole graph of the edge of each row: all edges that touch the subgraph, ascending in it.
     edge_row : int32 or int64, shape (arcs,)
         Row of each arc of the partition's `out_arcs`.
@@ -100,7 +100,7 @@ class Elements:
 
     vertex_offsets: NDArray[np.int64]
     edge_offsets: NDArray[np.int64]
-    edge_id: NDArray[np.int64]
+    edge_id: NDArray[np.integer[Any]]
     edge_row: NDArray[np.integer[Any]]
     in_edge_row: NDArray[np.integer[Any]]
     bin_of_subgraph: NDArray[np.int64]
@@ -174,7 +174,7 @@ class Elements:
 
     def encode(self) -> pa.Buffer:
         """The bytes of the file."""
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS} | {"edge_id": _narrow(self.edge_id)}
         if self.in_edge_row is self.edge_row:
             del arrays["in_edge_row"]
         return encode_arrays(arrays)
@@ -183,7 +183,8 @@ class Elements:
         """The bytes of the file with the order of stored rows."""
         arrays: dict[str, Any] = {}
         for place, stored in self.grown.items():
-            arrays |= {f"{place}.{name}": array for name, array in stored._asdict().items()}
+            arrays |= {f"{place}.row": _narrow(stored.row), f"{place}.bin": _narrow(stored.bin, np.int8)}
+            arrays[f"{place}.widths"] = stored.widths
         return encode_arrays(arrays)
 
     @classmethod
@@ -199,6 +200,13 @@ class Elements:
 
 
 _ARRAYS = ("vertex_offsets", "edge_offsets", "edge_id", "edge_row", "in_edge_row", "bin_of_subgraph")
+
+
+def _narrow(numbers: NDArray[np.integer[Any]], *smaller: type[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """Numbers from 0 on in the smallest of some types, int32 and int64: large files take time to write and to check."""
+    largest = int(numbers.max(initial=0))
+    kind = next(one for one in (*smaller, np.int32, np.int64) if largest <= np.iinfo(one).max)
+    return numbers.astype(kind, copy=False)
 
 
 def numbered(graph: Graph) -> Graph:
@@ -229,13 +237,17 @@ def elements_of(part: Slice, template: Graph, original: NDArray[np.integer[Any]]
         sides.append(_edges_of_arcs(template.reverse, part, part.in_arcs, original))
     # A subgraph and an edge in one number: fewer than 2^31 of the one and 2^32 of the other.
     edges = max(template.num_edges, 1)
-    keys = [subgraph * edges + edge for subgraph, edge in sides]
-    rows = distinct(np.concatenate(keys)).astype(np.int64, copy=False)
-    kind = vertex_dtype(rows.size)
-    places: list[NDArray[np.integer[Any]]] = [np.searchsorted(rows, key).astype(kind) for key in keys]
+    keys = np.concatenate([subgraph * edges + edge for subgraph, edge in sides])
+    order = np.argsort(keys)
+    ordered = keys[order]
+    opens = np.diff(ordered, prepend=-1) != 0
+    rows = ordered[opens]
+    place = np.empty(keys.size, vertex_dtype(rows.size))
+    place[order] = np.cumsum(opens, dtype=place.dtype) - 1
+    places = np.split(place, [sides[0][0].size])
     return Elements(
         part.subgraph_offsets, np.searchsorted(rows, np.arange(part.num_subgraphs + 1) * edges), rows % edges,
-        places[0], places[-1], assign_bins(np.diff(part.subgraph_offsets), bins),
+        places[0], places[1] if part.directed else places[0], assign_bins(np.diff(part.subgraph_offsets), bins),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +20,11 @@ from goffish.errors import InputError, StoreError
 from goffish.gofs import manifest as manifests
 from goffish.gofs.encoding import encode_slice as encode_template
 from goffish.gofs.encoding import entry_of, is_template
-from goffish.gofs.files import Folder, open_folder
+from goffish.gofs.files import Folder, open_folder, side_by_side
 from goffish.gofs.layout import build_layout
 from goffish.gofs.manifest import GROWTH, FileEntry, GraphInfo, Manifest
 from goffish.gofs.partitioned import PartitionedGraph, open_store, open_version
-from goffish.gofs.series.growth import Growth, check_values, grown_elements
+from goffish.gofs.series.growth import Growth, check_values
 from goffish.gofs.series.input import Reading, Row, statics_of
 from goffish.gofs.series.model import (
     PLACES,
@@ -183,17 +184,17 @@ def append_instances(
         graph = open_version(folder, manifest)
         facts = decode_facts(read_checked(folder, manifest.files[0][FACTS]))
         schema, before = facts.schema, len(facts.starts)
-        parts = [read_elements(folder, manifest, partition) for partition in range(graph.num_partitions)]
         needs = any(schema[name].default_column is not None for name in schema)
         if growth is None:
             store.files = [dict(files) for files in manifest.files]
-            template = numbered(graph.to_graph()) if needs else None
+            parts = side_by_side(
+                folder.at_once, partial(read_elements, folder, manifest), range(graph.num_partitions)
+            )  # fmt: skip
         else:
             check_values(schema, before, growth)
-            parts = list(grown_elements(parts, growth, facts.bins))
-            store.put_grown(growth.graph, manifest, parts)
-            graph, template = growth.graph, growth.template
-        statics = statics_of(schema, template) if needs and template is not None else {}
+            graph, parts = growth.graph, growth.elements
+            store.put_grown(graph, manifest, parts)
+        statics = statics_of(schema, numbered(graph.to_graph())) if needs else {}
         reading = Reading(schema, facts.unit, graph.num_vertices, graph.num_edges, statics)
         reading.starts, reading.ends = facts.starts.tolist(), facts.ends.tolist()
         widths = parts[0].grown["vertex"].widths.size if parts and parts[0].grown else 1

@@ -118,7 +118,7 @@ def _slices(
     limits = np.searchsorted(instance, np.arange(first, last + 1)).tolist()
     for number in range(elements.num_bins):
         own = elements.stored(place, number)
-        wanted = own if place == "vertex" else elements.edge_id[own]
+        wanted: NDArray[np.integer[Any]] = own if place == "vertex" else elements.edge_id[own]
         places = [_places(element, low, high, wanted) for low, high in pairwise(limits)]
         for attribute, column in columns.items():
             taken = [column.take(found) for found in places]
@@ -126,7 +126,7 @@ def _slices(
             yield kind, "parquet", encode_slice(taken, first, own, attribute.arrow_type)
 
 
-def _places(element: NDArray[np.int64], low: int, high: int, wanted: NDArray[np.int64]) -> pa.Array:
+def _places(element: NDArray[np.int64], low: int, high: int, wanted: NDArray[np.integer[Any]]) -> pa.Array:
     """Where each wanted element is in ``element[low:high]``, which ascends; null: not there."""
     at = low + np.searchsorted(element[low:high], wanted)
     there = at < high
