@@ -136,7 +136,10 @@ class _LocalFolder(FolderWriter):
                 if file.name not in {part.name for part in parts}:
                     file.unlink()
             for part in kept:
-                (self._temporary / part.name).hardlink_to(target / part.name)
+                try:
+                    (self._temporary / part.name).hardlink_to(target / part.name)
+                except OSError:  # not on every file system
+                    shutil.copyfile(target / part.name, self._temporary / part.name)
             with (self._temporary / MANIFEST).open("wb") as stream:
                 stream.write(_body(algorithm, [*kept, *parts]))
                 stream.flush()

@@ -400,8 +400,8 @@ def _read_files(spark: SparkSession, item: Input, columns: Sequence[ColumnName])
             lines = _messages(spark, item, options)
         else:
             lines = reader.text(paths).select("value", *_place()).where(F.trim("value") != "")
-        given = {} if item.format == "kafka" else {name: str(value) for name, value in options.items()}
-        options = {**given, "columnNameOfCorruptRecord": _CORRUPT}
+        kept = {} if item.format == "kafka" else {name: str(value) for name, value in options.items()}
+        options = {**kept, "columnNameOfCorruptRecord": _CORRUPT}
         found = F.from_json("value", f"{_texts(names)}{_nested(names)}", options)
         parsed = lines.select(found.alias("found"), "value", "file", "block", "at")
         columns = [_json_value(name).alias(name) for name in names]
