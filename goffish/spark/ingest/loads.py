@@ -14,7 +14,7 @@ import pyarrow as pa
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, Slice, open_store
 from goffish.gofs.files import open_folder
-from goffish.gofs.manifest import Manifest
+from goffish.gofs.manifest import NAME, Manifest
 from goffish.gofs.series import Series, open_series
 from goffish.gofs.store import read_manifest
 from goffish.gopher.spark.session import first_line
@@ -151,9 +151,10 @@ def find_versions(spark: SparkSession, spec: IngestSpec, before: Manifest | None
     item, field = spec.inputs[0], "inputs[0]"
     start, history = spec.instances.start, table_versions(spark, item, field)
     moments: list[int] = []
-    last = ""
-    if before is not None and before.loads:
-        last, moments = before.loads["tables"][_key(item)], list(before.loads["moments"])
+    loads: Mapping[str, Any] = {} if before is None else before.loads
+    last = loads.get("tables", {}).get(_key(item), "")
+    if last and "moments" in loads:
+        moments = list(loads["moments"])
         at = next((number for number, (version, _) in enumerate(history) if version == last), None)
         if at is None:
             raise InputError(f"{field}: {item.place}: version {last}, which was loaded, is not in its history")
@@ -278,7 +279,7 @@ class Earlier(NamedTuple):
     def at(cls, path: str) -> Earlier | None:
         """The store at a path or URI, if there is one."""
         folder = open_folder(path)
-        return Earlier(path, read_manifest(folder)) if "manifest.json" in folder.list() else None
+        return None if folder.size(NAME) is None else Earlier(path, read_manifest(folder))
 
     def links(self, spark: SparkSession, spec: IngestSpec) -> DataFrame:
         """Every edge as a row of `goffish.spark.ingest.clean.parsed_rows` without a rule.
