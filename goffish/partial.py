@@ -124,6 +124,8 @@ def _reached(uri: str) -> Iterator[tuple[Any, str]]:
     """The file system of a URI and the path in it; what goes wrong there is an error in one line."""
     try:
         yield open_filesystem(uri)
+    except InputError:
+        raise
     except (ImportError, ValueError) as error:
         raise InputError(f"{uri}: {error}") from error
     except OSError as error:
@@ -178,6 +180,7 @@ def output_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         The file cannot be written.
     """
     if is_uri(path):
+        check_storage(os.fspath(path))
         with tempfile.TemporaryDirectory(prefix="goffish-") as folder:
             temporary = Path(folder) / PurePosixPath(os.fspath(path)).name
             yield temporary
