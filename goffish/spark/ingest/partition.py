@@ -143,7 +143,7 @@ def _fennel(work: WorkFolder, edges: DataFrame, n: int, spec: IngestSpec) -> NDA
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Sends pairs to the blocks of both ends, and writes what a block knows of its vertices.
+    """Sends pairs to the blocks of both ends, and writes the neighbors of the vertices of each block.
 
     Attributes
     ----------
