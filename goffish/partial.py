@@ -1,4 +1,4 @@
-"""Local output files: validation of paths, and atomic writes with temporary files."""
+"""Output files, local and in object storage: validation of places, and atomic writes with temporary files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 import os
 import re
 import tempfile
+import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from goffish.errors import InputError
+from goffish.storage import open_filesystem, publishes_whole, reason_of
 
 #: Beginning of a URI after normalization by pathlib or scripts; a single letter may be a drive.
 _FLATTENED = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
@@ -41,7 +44,7 @@ def is_uri(path: str | os.PathLike[str]) -> bool:
 def local_path(path: str | os.PathLike[str]) -> Path:
     """Return the local path of an output given as a path or a ``file://`` URI.
 
-    All output paths must be resolved by this function: other URIs would create a local folder such as ``s3:``.
+    All outputs that are local only must be resolved by this function: other URIs would create a folder such as ``s3:``.
 
     Raises
     ------
@@ -84,6 +87,51 @@ def check_place(path: str | os.PathLike[str], suffixes: Collection[str] = ()) ->
     return target
 
 
+def check_output(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -> Path | str:
+    """Return the local path or the URI of an output file after checking that it can be written.
+
+    Raises
+    ------
+    InputError
+        As of `check_place`; the scheme of a URI is unknown, its backend is missing, storage does not answer or refuses,
+        or the bucket does not exist.
+    """
+    if not is_uri(path):
+        return check_place(path, suffixes)
+    uri = os.fspath(path)
+    if suffixes and PurePosixPath(uri).suffix.lower() not in suffixes:
+        raise InputError(f"{path}: the suffix must be {'one of ' * (len(suffixes) > 1)}{', '.join(suffixes)}")
+    check_storage(uri)
+    return uri
+
+
+def check_storage(uri: str) -> None:
+    """Refuse a URI below which nothing can be written, as far as storage says so beforehand.
+
+    Raises
+    ------
+    InputError
+    """
+    with _reached(uri) as (system, place):
+        bucket = place.strip("/").partition("/")[0]
+        # Storage that does not answer is an error of the first request; the second one only says yes or no.
+        if publishes_whole(system) and not system.exists(place) and not system.exists(bucket):
+            raise InputError(f"{uri}: the bucket {bucket} does not exist, or access to it is denied")
+
+
+@contextmanager
+def _reached(uri: str) -> Iterator[tuple[Any, str]]:
+    """The file system of a URI and the path in it; what goes wrong there is an error in one line."""
+    try:
+        yield open_filesystem(uri)
+    except InputError:
+        raise
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{uri}: {error}") from error
+    except OSError as error:
+        raise InputError(f"{uri}: cannot be written ({reason_of(error)})") from error
+
+
 def check_new_place(path: str | os.PathLike[str], *, folder: bool = False) -> Path:
     """Return the local path of an output whose missing parent folders are created, after checking it.
 
@@ -124,18 +172,43 @@ def _check_writable(path: str | os.PathLike[str], folder: Path) -> None:
 
 @contextmanager
 def output_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Provide a `partial_file` for a user-given path.
+    """Provide a `partial_file` for a user-given path or URI; that of a URI is uploaded when the context succeeds.
 
     Raises
     ------
     InputError
         The file cannot be written.
     """
+    if is_uri(path):
+        check_storage(os.fspath(path))
+        with tempfile.TemporaryDirectory(prefix="goffish-") as folder:
+            temporary = Path(folder) / PurePosixPath(os.fspath(path)).name
+            yield temporary
+            _upload(temporary, os.fspath(path))
+        return
     try:
         with partial_file(local_path(path)) as temporary:
             yield temporary
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _upload(file: Path, uri: str) -> None:
+    """Publish a file at a URI, whole or not at all."""
+    with _reached(uri) as (system, place):
+        if publishes_whole(system):
+            system.put_file(str(file), place)
+            return
+        folder, _, name = place.rpartition("/")
+        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.partial"
+        system.makedirs(folder, exist_ok=True)
+        try:
+            system.put_file(str(file), temporary)
+            system.mv(temporary, place)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                system.rm_file(temporary)
+            raise
 
 
 @contextmanager

@@ -17,6 +17,7 @@ VARIABLES = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }  # fmt: skip
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
 
 class S3Server:
@@ -27,7 +28,10 @@ class S3Server:
     latency_s : float
         Added to each request.
     refuses : callable, optional
-        Given the method, the path and the number of a request; those for which it is true are answered with 503.
+        Given the method, the path (with ``?`` and the query, if there is one) and the number of a request; those for
+        which it is true are answered with `status`.
+    status : str
+        Answer to refused requests; ``403 Forbidden`` for wrong credentials.
     requests : Counter of str
         Numbers of requests by method.
     most : int
@@ -40,6 +44,7 @@ class S3Server:
 
         self.latency_s, self.requests = 0.0, Counter[str]()
         self._waiting, self.most, self._lock = 0, 0, threading.Lock()
+        self.status = "503 Slow Down"
         self.refuses: Callable[[str, str, int], bool] | None = None
         self._moto = moto.DomainDispatcherApplication(moto.create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
@@ -48,7 +53,7 @@ class S3Server:
         self.variables = VARIABLES | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._server.port}"}
 
     def _answer(self, environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        method, path = environment["REQUEST_METHOD"], environment["PATH_INFO"]
+        method, path, query = (environment[name] for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING"))
         with self._lock:
             self.requests[method] += 1
             self._waiting += 1
@@ -56,10 +61,11 @@ class S3Server:
         time.sleep(self.latency_s)
         with self._lock:
             self._waiting -= 1
+        path = f"{path}?{query}" if query else path
         if self.refuses is not None and self.refuses(method, path, self.requests.total()):
             environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
-            start("503 Slow Down", [("Content-Type", "application/xml")])
-            return [_SLOW_DOWN]
+            start(self.status, [("Content-Type", "application/xml")])
+            return [_SLOW_DOWN if self.status.startswith("503") else _DENIED]
         answer: Iterable[bytes] = self._moto(environment, start)
         return answer
 

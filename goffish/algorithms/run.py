@@ -62,8 +62,8 @@ def run(
     spark : pyspark.sql.SparkSession
         For "spark": session [default: the running session, or `goffish.spark.session`].
     output : path
-        For "mpi" and "spark": folder into which ranks or executors write the rows as Parquet. The returned table is
-        then empty.
+        For "mpi" and "spark": folder or URI into which ranks or executors write the rows as Parquet. The returned table
+        is then empty.
     threads : int
         Threads of this process; not for "spark" [default: the available cores].
     max_supersteps : int

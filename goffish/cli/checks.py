@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
-from goffish.partial import check_place, is_uri, local_path
+from goffish.partial import check_output, is_uri, local_path
 
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Algorithm
@@ -25,8 +25,7 @@ def check_graph_target(output: str) -> None:
     from goffish.graph.io.writer import check_writable
 
     check_writable(format_of_name(output, "auto"), output)
-    if not is_uri(output):
-        check_place(output)
+    check_output(output)
 
 
 def check_result_target(output: str, path: str) -> None:
@@ -34,7 +33,11 @@ def check_result_target(output: str, path: str) -> None:
     from goffish.gopher.result import check_suffix
 
     target = check_suffix(output)
-    if target.exists() and Path(path).exists() and target.samefile(path):
+    if isinstance(target, str):
+        same = target == path
+    else:
+        same = target.exists() and Path(path).exists() and target.samefile(path)
+    if same:
         raise InputError(f"{output}: is the input graph; write the result to another file")
 
 
@@ -42,7 +45,6 @@ def check_parts_target(output: str, engine: str) -> None:
     """Reject a result folder that cannot be written."""
     from goffish.gopher.folder import check_folder
 
-    local_path(output)
     if engine not in ("mpi", "spark"):
         accepted = "is a directory; name a file in it, or use --engine mpi or spark to write one part per worker"
         raise InputError(f"{output}: {accepted}")
@@ -51,7 +53,7 @@ def check_parts_target(output: str, engine: str) -> None:
 
 def check_stats_target(stats_file: str) -> None:
     """Reject a counters file that cannot be written."""
-    check_place(stats_file, (".json",))
+    check_output(stats_file, (".json",))
 
 
 def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict[str, Any], *, store: bool) -> None:

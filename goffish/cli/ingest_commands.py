@@ -26,12 +26,12 @@ def _ingest(
         typer.Option(help="Spark master URL.", show_default="that of spark-submit, else local[*]"),
     ] = None,
     quarantine: Annotated[
-        str | None, typer.Option(help="Parquet folder for rejected rows.", show_default="OUTPUT.quarantine")
+        str | None, typer.Option(help="Parquet folder or URI for rejected rows.", show_default="OUTPUT.quarantine")
     ] = None,
     work_dir: Annotated[
         str | None,
         typer.Option(
-            help="Folder for intermediate steps; a restarted job resumes from it.", show_default="OUTPUT.work"
+            help="Folder or URI for intermediate steps; a restarted job resumes from it.", show_default="OUTPUT.work"
         ),
     ] = None,
     packages: Annotated[
@@ -40,11 +40,14 @@ def _ingest(
     memory: Annotated[
         str | None, typer.Option(help="Memory of the Spark driver, such as 4g; in local mode, of the whole job.")
     ] = None,
+    incremental: Annotated[
+        bool, typer.Option("--incremental", help="Add new files and table versions to a store written this way.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Convert raw files to a store on Spark: clean, number, partition and write."""
     from goffish.cli.inputs import run_status
-    from goffish.cli.output import print_json
+    from goffish.cli.output import print_json, say
     from goffish.spark import session
     from goffish.spark.ingest import ingest, read_spec
     from goffish.spark.ingest.run import check_places
@@ -58,11 +61,16 @@ def _ingest(
         quiet = {"spark.log.level": "OFF"} if here and "PYSPARK_GATEWAY_PORT" not in os.environ else {}
         spark = session(master=master, packages=packages or (), memory=memory, config=quiet)
         try:
-            report = ingest(checked, output, spark, quarantine=quarantine, work=work_dir, progress=report_step)
+            report = ingest(
+                checked, output, spark, quarantine=quarantine, work=work_dir, progress=report_step,
+                incremental=incremental,
+            )  # fmt: skip
         finally:
             spark.stop()
     if json:
         print_json(report.to_dict())
+    elif not report.degrees:
+        say(f"{report.store}: nothing new; {report.vertices:,} vertices, {report.edges:,} edges")
     else:
         _print(report)
 

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from goffish.errors import GoffishError
-from goffish.partial import local_path
+from goffish.partial import is_uri, local_path
 
 if TYPE_CHECKING:
     from goffish.gopher.mpi import MpiTeam
@@ -123,4 +123,4 @@ def _guard(rank: int) -> NoReturn:
 
 def is_folder_name(output: str) -> bool:
     """Return whether `output` is an existing folder or ends with a slash."""
-    return output.endswith("/") or local_path(output).is_dir()
+    return output.endswith("/") or (not is_uri(output) and local_path(output).is_dir())

@@ -83,7 +83,7 @@ def apply_signature(command: Any, parameters: list[inspect.Parameter]) -> None:
 
 
 #: Help texts of options that several commands define with different types.
-TABLE_FILE = "Table file: .parquet, .csv, .json or .arrow."
+TABLE_FILE = "Table file or URI: .parquet, .csv, .json or .arrow."
 PICTURE_FILE = "Image file: .png, .svg or .pdf."
 STORE_TARGET = "Folder or URI of the store to write."
 SERIES_STORE = "Folder or URI of a store with a time series."

@@ -30,7 +30,7 @@ from goffish.cli.spot_inputs import (
     with_likelihoods,
 )
 from goffish.errors import InputError
-from goffish.partial import check_place
+from goffish.partial import check_output, check_place
 
 if TYPE_CHECKING:
     from goffish.scheduling.estimate import JobEstimate
@@ -317,7 +317,7 @@ def _simulate(
     if unknown is not None:
         raise InputError(f"--policy {unknown}: unknown policy; accepted: {', '.join((AUTO, *POLICIES))}")
     if output is not None:
-        check_place(output)
+        check_output(output)
     fitted = read_fitted(market)
     found = fitted.market
     units, slots = found.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")

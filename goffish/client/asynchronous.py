@@ -95,7 +95,7 @@ class AsyncClient(AsyncCalls):
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 yield batch
 
-    async def save_result(self, job: str, path: str | Path) -> Path:
+    async def save_result(self, job: str, path: str | Path) -> Path | str:
         """Write the result of a finished job to a file, as an Arrow IPC stream, without holding it in memory.
 
         Parameters
@@ -103,12 +103,12 @@ class AsyncClient(AsyncCalls):
         job : str
             Job id.
         path : str or path-like
-            Local file, published when it is complete.
+            File or URI, published when it is complete.
 
         Returns
         -------
-        pathlib.Path
-            The file; ``pyarrow.ipc.open_stream`` reads it.
+        pathlib.Path or str
+            The file or URI; ``pyarrow.ipc.open_stream`` reads it.
 
         Raises
         ------

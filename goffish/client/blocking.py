@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.calls import Calls
-from goffish.partial import output_file
+from goffish.partial import is_uri, output_file
 
 
 class _Pieces(io.RawIOBase):
@@ -121,7 +121,7 @@ class Client(Calls):
         """
         yield from _read_batches(self._pieces(job))
 
-    def save_result(self, job: str, path: str | Path) -> Path:
+    def save_result(self, job: str, path: str | Path) -> Path | str:
         """Write the result of a finished job to a file, as an Arrow IPC stream, without holding it in memory.
 
         Parameters
@@ -129,12 +129,12 @@ class Client(Calls):
         job : str
             Job id.
         path : str or path-like
-            Local file, published when it is complete.
+            File or URI, published when it is complete.
 
         Returns
         -------
-        pathlib.Path
-            The file; ``pyarrow.ipc.open_stream`` reads it.
+        pathlib.Path or str
+            The file or URI; ``pyarrow.ipc.open_stream`` reads it.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Client(Calls):
         with output_file(path) as temporary, temporary.open("wb") as file:
             for piece in self._pieces(job):
                 file.write(piece)
-        return Path(path)
+        return path if is_uri(path) else Path(path)
 
     def upload(self, path: str | Path) -> str:
         """Upload a file to the server.

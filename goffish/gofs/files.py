@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from goffish.errors import StoreError
 from goffish.gofs import leases
-from goffish.graph.io.storage import open_filesystem, reason_of
 from goffish.partial import is_uri, local_path, partial_file
+from goffish.storage import open_filesystem, reason_of
 
 _Found = TypeVar("_Found")
 

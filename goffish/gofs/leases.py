@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from goffish.errors import StoreError
-from goffish.graph.io.storage import reason_of
+from goffish.storage import reason_of
 
 #: Folder of the files of a lease.
 FOLDER = ".lease"
@@ -43,7 +43,7 @@ class Lease:
     Parameters
     ----------
     system
-        File system of `goffish.graph.io.storage.open_filesystem`.
+        File system of `goffish.storage.open_filesystem`.
     root : str
         Path of the folder in it.
     location : str

@@ -68,10 +68,15 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Parsed and checked manifest; ``files[p]`` maps the slice kinds of partition p to their files."""
+    """Parsed and checked manifest; ``files[p]`` maps the slice kinds of partition p to their files.
+
+    `loads` is what incremental ingest has loaded, if that has written the store. It says nothing about the graph and is
+    no part of the fingerprint; whatever else changes the store drops it.
+    """
 
     info: GraphInfo
     files: tuple[Mapping[str, FileEntry], ...]
+    loads: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def fingerprint(self) -> str:
         """SHA-256 of the whole content: equal stores have equal fingerprints."""
@@ -89,7 +94,7 @@ def checksum(data: Any) -> str:
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as JSON, carrying a checksum of itself."""
-    return seal(_body(manifest))
+    return seal({**_body(manifest), **({"loads": dict(manifest.loads)} if manifest.loads else {})})
 
 
 def seal(body: Mapping[str, Any]) -> bytes:
@@ -132,7 +137,7 @@ def decode(data: bytes, where: str) -> Manifest:
     known = {f.name for f in fields(GraphInfo)}
     info = GraphInfo(**{name: value for name, value in body["graph"].items() if name in known})
     files = tuple({kind: FileEntry(**entry) for kind, entry in part.items()} for part in body["partitions"])
-    return Manifest(info, files)
+    return Manifest(info, files, body.get("loads", {}))
 
 
 def _body(manifest: Manifest) -> dict[str, Any]:

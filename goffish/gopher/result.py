@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import FormatError, InputError
 from goffish.notebook import MOST_ROWS, facts_html, rows_html
-from goffish.partial import check_place, output_file
+from goffish.partial import check_output, output_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,8 +184,8 @@ class Result:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.table.__arrow_c_stream__(requested_schema)
 
-    def write(self, path: str | Path) -> Path:
-        """Write the table to a file, in the format of its suffix.
+    def write(self, path: str | Path) -> Path | str:
+        """Write the table to a file or an object in storage, in the format of its suffix.
 
         The file is published when it is complete. CSV contains every string unchanged: pass the table through
         `spreadsheet_safe` if labels come from an untrusted source and the file is opened in a spreadsheet.
@@ -193,18 +193,18 @@ class Result:
         Parameters
         ----------
         path : str or path-like
-            Local file ending in ``.parquet``, ``.csv``, ``.json`` or ``.jsonl`` (one object per line), ``.arrow`` or
-            ``.feather`` (Arrow IPC).
+            File or URI (``s3://``, ``gs://``, ``abfs://``, ``hdfs://`` …) ending in ``.parquet``, ``.csv``, ``.json``
+            or ``.jsonl`` (one object per line), ``.arrow`` or ``.feather`` (Arrow IPC).
 
         Returns
         -------
-        pathlib.Path
-            The file.
+        pathlib.Path or str
+            The file, or the URI.
 
         Raises
         ------
         InputError
-            If the suffix is unknown, or the file cannot be written.
+            If the suffix is unknown, the file cannot be written, or storage does not answer or refuses.
         """
         return write_table(self.table, path)
 
@@ -219,9 +219,9 @@ class Result:
         return facts + rows_html(self.table.column_names, rows, self.table.num_rows)
 
 
-def check_suffix(path: str | Path) -> Path:
-    """Return the local path of a table file to write; reject an unknown suffix before any work is done."""
-    return check_place(path, _WRITERS)
+def check_suffix(path: str | Path) -> Path | str:
+    """Return the local path or the URI of a table file to write; reject what cannot be written before any work."""
+    return check_output(path, _WRITERS)
 
 
 def check_readable(path: str | Path) -> None:
@@ -232,11 +232,11 @@ def check_readable(path: str | Path) -> None:
         raise InputError("must be an existing table file")
 
 
-def write_table(table: pa.Table, path: str | Path) -> Path:
-    """Write `table` in the format of the suffix of `path`, through a temporary file next to it."""
+def write_table(table: pa.Table, path: str | Path) -> Path | str:
+    """Write `table` in the format of the suffix of `path`, whole or not at all."""
     target = check_suffix(path)
     with output_file(target) as temporary:
-        _WRITERS[target.suffix.lower()](table, temporary)
+        _WRITERS[PurePosixPath(target).suffix.lower()](table, temporary)
     return target
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.gofs import PartitionedGraph, Slice, open_store
-from goffish.gopher.spark.session import GRAPHFRAMES_ADVICE, has_graphframes, session
+from goffish.gopher.spark.session import GRAPHFRAMES_ADVICE, has_graphframes, is_connect, running_session
 from goffish.gopher.spark.tasks import open_slice
 from goffish.graph import Graph, from_edges
 from goffish.graph.guards import GRAPH_ADVICE, expect
@@ -217,7 +217,9 @@ def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None
     """
     with needed_for("GraphFrames"):
         graphframes = import_module("graphframes")
-    own = classic(spark)
+    own = running_session(spark)
+    if is_connect(own):
+        raise InputError("spark: GraphFrames needs a classic SparkSession; on Spark Connect use vertices_and_edges")
     if not has_graphframes(own):
         raise InputError(f"this Spark session was started without the GraphFrames jar: {GRAPHFRAMES_ADVICE}")
     frame: GraphFrame = graphframes.GraphFrame(*vertices_and_edges(graph, spark=own))
@@ -248,8 +250,7 @@ def vertices_and_edges(
     Raises
     ------
     InputError
-        If `graph` is not a graph, an attribute has the name of another column or a type that Spark does not support, or
-        the session uses Spark Connect.
+        If `graph` is not a graph, or an attribute has the name of another column or a type that Spark does not support.
 
     Examples
     --------
@@ -260,7 +261,7 @@ def vertices_and_edges(
     (['src', 'dst'], 4)
     """
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
-    own = classic(spark)
+    own = running_session(spark)
     if isinstance(graph, PartitionedGraph):
         if graph.path is not None and not graph.path.startswith("memory:") and graph.num_partitions:
             return _from_store(graph, graph.path, own)
@@ -392,14 +393,6 @@ def schemas_of(table: pa.Table) -> tuple[Any, pa.Schema]:
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     schema, arrow = schemas_of(table)
     return spark.createDataFrame(table.cast(arrow), schema)
-
-
-def classic(spark: SparkSession | None) -> SparkSession:
-    """The session that was given, or the running one; its executors must be able to open stores."""
-    spark = session() if spark is None else spark
-    if not hasattr(spark, "_jsparkSession"):
-        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
-    return spark
 
 
 def frames_of(frame: Any) -> tuple[DataFrame, DataFrame]:

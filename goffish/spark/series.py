@@ -20,10 +20,10 @@ import pyarrow as pa
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, Slice
 from goffish.gofs.series import Instance, Series, as_series, open_series
-from goffish.gopher.spark.session import slots
+from goffish.gopher.spark.session import running_session, slots
 from goffish.gopher.spark.tasks import forget_archives
 from goffish.graph.guards import whole_number
-from goffish.spark.frames import classic, schemas_of
+from goffish.spark.frames import schemas_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def map_instances(
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import LongType, StructField, StructType
 
-    opened, own = as_series(series), classic(spark)
+    opened, own = as_series(series), running_session(spark)
     for name in attributes or ():
         opened.schema[name]
     columns = own.createDataFrame([], schema).schema
@@ -155,7 +155,7 @@ def series_frames(
     >>> vertices.count(), edges.count()
     (6, 6)
     """
-    opened, own = as_series(series), classic(spark)
+    opened, own = as_series(series), running_session(spark)
     return _frames(opened, tuple(opened.between(start, end)), attributes, own)
 
 

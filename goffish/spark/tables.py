@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from goffish.errors import InputError, JobError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from goffish.errors import InputError, JobError, StoreError
 from goffish.gofs import PartitionedGraph
+from goffish.gofs.files import open_folder
 from goffish.gopher import Result
-from goffish.gopher.folder import MANIFEST
-from goffish.gopher.spark.session import first_line
-from goffish.spark.frames import classic, schemas_of
+from goffish.gopher.folder import folder_parts
+from goffish.gopher.spark.session import first_line, running_session
+from goffish.partial import absolute_place, is_uri
+from goffish.spark.frames import schemas_of
+from goffish.spark.parts import read_parts
 from goffish.version import __version__
 
 if TYPE_CHECKING:
@@ -31,8 +36,8 @@ def to_dataframe(result: Result | str | Path, *, spark: SparkSession | None = No
     Parameters
     ----------
     result : Result or path-like
-        A result, which the driver sends to the executors, or a folder that a run has written with ``output=``, which
-        the executors read.
+        A result, which the driver sends to the executors, or a folder or URI that a run has written with ``output=``,
+        which the executors read.
     spark : SparkSession, optional
         Session [default: the running one, otherwise a new one].
 
@@ -54,13 +59,20 @@ def to_dataframe(result: Result | str | Path, *, spark: SparkSession | None = No
     >>> to_dataframe(ranks).columns
     ['vertex', 'rank']
     """
-    session = classic(spark)
+    session = running_session(spark)
     if isinstance(result, Result):
         schema, arrow = schemas_of(result.table)
         return session.createDataFrame(result.table.cast(arrow), schema)
-    if not (Path(result) / MANIFEST).is_file():
-        raise InputError(f"{os.fspath(result)}: not a folder of a result; give a Result, or write one with output=")
-    return session.read.parquet(f"file://{Path(result).absolute()}")
+    try:
+        names = [part.name for part in folder_parts(result)]
+    except StoreError as error:
+        raise InputError(f"{error}; give a Result, or write one with output=") from None
+    place = absolute_place(result)
+    if not is_uri(place):
+        return session.read.parquet(f"file://{place}")
+    first = pa.BufferReader(open_folder(place).read(names[0]))
+    schema, _ = schemas_of(pq.read_schema(first).empty_table())
+    return read_parts(session, place, names, schema)
 
 
 def save_as_table(

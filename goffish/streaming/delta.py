@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from goffish.errors import FormatError, InputError, JobError
 from goffish.extras import needed_for
-from goffish.graph.io.storage import reason_of
 from goffish.partial import is_uri, local_path
+from goffish.storage import reason_of
 from goffish.streaming.checkpoints import lock_folder
 from goffish.streaming.sinks import ParquetWriter, Sink, Writer
 from goffish.streaming.sources import ParquetReader, Position, Read, Reader, Source, checked_rate, filesystem_of

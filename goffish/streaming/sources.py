@@ -19,8 +19,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.io.storage import open_filesystem, reason_of
 from goffish.partial import is_uri
+from goffish.storage import open_filesystem, reason_of
 
 #: Bytes of a text file that are read at a time, and seconds between two listings of a folder that is followed.
 _BLOCK, _LISTING_S = 1 << 20, 1.0

@@ -19,7 +19,7 @@ import goffish as gf
 from goffish.errors import StoreError
 from goffish.gofs.files import open_folder
 from goffish.gofs.leases import FOLDER, Lease
-from goffish.graph.io.storage import open_filesystem
+from goffish.storage import open_filesystem
 from tests.commands import ENVIRONMENT
 from tests.s3 import S3Server
 

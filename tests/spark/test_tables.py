@@ -73,7 +73,7 @@ def test_mistakes(spark: Any, tmp_path: Path) -> None:
         ({"table": "x; DROP TABLE y"}, "table = 'x; DROP TABLE y': not a name"),
         ({"partition_by": ["day"]}, "partition_by: no column 'day'; available: vertex, distance, parent"),
         ({"mode": "merge", "key": ["vertex", "day"]}, "key: no column 'day'"),
-        ({"result": tmp_path}, "not a folder of a result; give a Result"),
+        ({"result": tmp_path}, r"not a complete result folder \(no _manifest.json\); give a Result"),
         ({"format": "no_such_format"}, "table t: .*no_such_format"),
     ):
         with pytest.raises((InputError, gf.JobError), match=message) as caught:

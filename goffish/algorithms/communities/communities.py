@@ -314,7 +314,7 @@ class Communities(Result):
             raise InputError("truth has no community for any vertex of this graph; expected labels of this graph")
         return {**agreement(self.membership[known], theirs[known]), "compared": compared}
 
-    def write_hierarchy(self, path: str | Path) -> Path:
+    def write_hierarchy(self, path: str | Path) -> Path | str:
         """Write `hierarchy` to a table file.
 
         Parameters
@@ -329,7 +329,7 @@ class Communities(Result):
         """
         return write_table(self.hierarchy, path)
 
-    def write_communities(self, path: str | Path) -> Path:
+    def write_communities(self, path: str | Path) -> Path | str:
         """Write the table of `describe` to a file.
 
         CSV has no lists: the labels in ``central`` are joined with semicolons.

@@ -27,7 +27,7 @@ from goffish.gopher.team.engine import run_team
 from goffish.gopher.team.output import gather_answer, write_answer
 from goffish.gopher.team.team import Team
 from goffish.gopher.work import partitions_of
-from goffish.partial import local_path, remove_partial_files
+from goffish.partial import remove_partial_files
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class MpiEngine:
         summary: dict[str, Any] = {"supersteps": stats.supersteps}
         table = pa.table({})
         if asked.output is not None:
-            rows, parts = write_answer(team, program, graph, columns, local_path(asked.output), program.name())
+            rows, parts = write_answer(team, program, graph, columns, str(asked.output), program.name())
             summary |= {"rows": rows, "parts": parts}
         else:
             found = gather_answer(team, program, graph, columns)

@@ -19,7 +19,7 @@ from goffish.errors import GoffishError, InputError, JobError
 from goffish.gofs import PartitionedGraph, write_store
 from goffish.gopher.checkpoint import CheckpointFolder
 from goffish.gopher.engine import Columns, OneProcess, Progress, assemble
-from goffish.gopher.folder import FolderWriter, Part, check_folder
+from goffish.gopher.folder import Part, check_folder, folder_writer
 from goffish.gopher.ledger import Ledger
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
@@ -39,7 +39,7 @@ from goffish.gopher.spark.tasks import COLUMNS, Find, Run, Task, from_rows, rais
 from goffish.gopher.stats import RunStats
 from goffish.gopher.work import partitions_of
 from goffish.graph.labels import unknown_vertex
-from goffish.partial import local_path
+from goffish.partial import absolute_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,7 +163,7 @@ def write_spark(
         As `run_spark`; also if the partitions' columns cannot be brought under one schema.
     """
     check_folder(output)
-    folder = FolderWriter(local_path(output).absolute())
+    folder = folder_writer(absolute_place(output))
     try:
         folder.begin()
         answers, stats = _on_spark(
@@ -185,7 +185,7 @@ def _on_spark(
     checkpoints: CheckpointFolder | None,
     resume: bool,
     progress: Progress | None,
-    target: Path | None = None,
+    target: str | None = None,
 ) -> tuple[Answers, RunStats]:
     """What the tasks returned, and the counters; a graph without partitions has no tasks."""
     own = running_session(spark)

@@ -200,6 +200,17 @@ def is_connect(spark: SparkSession) -> bool:
     return not hasattr(spark, "_jsparkSession")
 
 
+def check_classic(spark: SparkSession) -> None:
+    """Refuse a session of Spark Connect, for work that needs the process of the driver.
+
+    Raises
+    ------
+    InputError
+    """
+    if is_connect(spark):
+        raise InputError("spark: Spark Connect sessions are not supported here; use a classic SparkSession")
+
+
 def check_fixed(spark: SparkSession) -> None:
     """Refuse a cluster on which Spark does not run barrier stages.
 

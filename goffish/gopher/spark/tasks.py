@@ -10,7 +10,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 from zipimport import zipimporter
 
@@ -21,7 +20,7 @@ from goffish.errors import GoffishError, InputError, JobError
 from goffish.gofs import PartitionedGraph, Slice, open_store
 from goffish.gopher.checkpoint import CheckpointFolder
 from goffish.gopher.engine import Columns
-from goffish.gopher.folder import FolderWriter
+from goffish.gopher.folder import folder_writer
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.spark.links import joined
 from goffish.gopher.spark.progress import reporting
@@ -129,7 +128,7 @@ class Run(Task):
     ----------
     secret : bytes
         Of this run.
-    target : Path, optional
+    target : str, optional
         Folder for the rows; otherwise they are returned.
     driver : tuple of str and int, optional
         Where to report progress.
@@ -140,7 +139,7 @@ class Run(Task):
     max_supersteps: int | None
     checkpoints: CheckpointFolder | None
     resume: bool
-    target: Path | None
+    target: str | None
     driver: tuple[str, int] | None
 
     def run(self, number: int) -> tuple[dict[str, Any], list[pa.Table]]:
@@ -172,9 +171,9 @@ class Run(Task):
             return {}, tables
         table = answer_table(team, self.program, graph, columns)
         report: dict[str, Any] = {}
-        with team.together(str(self.target)):
+        with team.together(self.target):
             if table is not None:
-                report = {"part": FolderWriter(self.target).write(team.rank, table)._asdict()}
+                report = {"part": folder_writer(self.target).write(team.rank, table)._asdict()}
         return report, []
 
 

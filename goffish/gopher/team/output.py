@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from goffish.errors import JobError
 from goffish.gofs import PartitionedGraph
 from goffish.gopher.engine import Columns
-from goffish.gopher.folder import FolderWriter, Part
+from goffish.gopher.folder import FolderWriter, Part, folder_writer
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.team.exchange import pack_tables, unpack_tables
 from goffish.gopher.team.team import Team
@@ -72,7 +71,7 @@ def _names(graph: PartitionedGraph, partition: int) -> pa.Table:
 
 
 def write_answer(
-    team: Team, program: SubgraphProgram, graph: PartitionedGraph, columns: Columns, target: Path, name: str
+    team: Team, program: SubgraphProgram, graph: PartitionedGraph, columns: Columns, target: str, name: str
 ) -> tuple[int, int]:
     """Write the answer as a folder with one Parquet file from every member that has partitions.
 
@@ -83,7 +82,7 @@ def write_answer(
     rows, parts : int
         Of the whole folder.
     """
-    return _publish(team, FolderWriter(target), answer_table(team, program, graph, columns), name)
+    return _publish(team, folder_writer(target), answer_table(team, program, graph, columns), name)
 
 
 def answer_table(team: Team, program: SubgraphProgram, graph: PartitionedGraph, columns: Columns) -> pa.Table | None:

@@ -21,9 +21,9 @@ from goffish.errors import FormatError, InputError
 from goffish.graph.graph import Graph
 from goffish.graph.io.layout import role_of
 from goffish.graph.io.options import ReadOptions
-from goffish.graph.io.storage import open_filesystem
 from goffish.graph.io.streams import Progress, Source
 from goffish.graph.tables import from_arrow, to_arrow, vertices_to_arrow
+from goffish.storage import open_filesystem
 
 KEY, _VERTICES = b"goffish", b"goffish.vertices"
 _LARGEST_METADATA = 64 << 20

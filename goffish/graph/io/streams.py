@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.io.storage import open_filesystem, reason_of
+from goffish.storage import open_filesystem, reason_of
 
 Progress = Callable[[int, int | None], None]
 

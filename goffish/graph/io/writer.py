@@ -21,9 +21,9 @@ from goffish.graph.io.edge_list import write_edge_list
 from goffish.graph.io.matrix_market import write_matrix_market
 from goffish.graph.io.metis import write_metis
 from goffish.graph.io.sniff import format_of_name, name_suffix
-from goffish.graph.io.storage import reason_of
 from goffish.graph.io.streams import is_url, url_filesystem
 from goffish.partial import partial_file
+from goffish.storage import reason_of
 
 _Writer = Callable[[Graph, BinaryIO], None]
 

@@ -90,6 +90,7 @@ def _parsed(table: DataFrame, spec: IngestSpec, number: int) -> DataFrame:
         values.label(name, getattr(spec, name), spec.labels, name)
     values.weight(spec.weight)
     values.time(spec.timestamp)
+    values.instance(spec.inputs[number].instance)
     values.attributes(spec.attributes)
     values.rules += _value_rules(spec)
     return values.ready(number, every_row=spec.clean.duplicates == "drop")
@@ -142,6 +143,12 @@ class _Values:
         self._columns["time"] = _micros(raw, given.format)
         self.rules += _readable("timestamp", raw, found, "time")
 
+    def instance(self, number: int | None) -> None:
+        from pyspark.sql import functions as F
+
+        if number is not None:
+            self._columns["time"] = F.lit(number).cast("bigint")
+
     def attributes(self, given: Mapping[str, AttributeColumn]) -> None:
         from pyspark.sql import functions as F
 
@@ -193,7 +200,7 @@ def _window_rules(spec: IngestSpec) -> list[tuple[str, Any]]:
     window = spec.clean.window
     early = window.start if window is not None else None
     late = window.end if window is not None else None
-    if spec.instances is not None and spec.instances.start is not None:
+    if spec.instances is not None and spec.instances.start is not None and not spec.by_version:
         early = spec.instances.start if early is None else max(early, spec.instances.start)
     if early is not None:
         rules.append(("outside_window", F.col("time") < early))

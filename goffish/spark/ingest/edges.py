@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.gofs.slices import distinct
@@ -26,11 +27,28 @@ _MOST_INSTANCES = 1_000_000
 
 
 class Windows(NamedTuple):
-    """`size` instances of `period` microseconds each, the first of which begins at `start`."""
+    """`size` instances of `period` microseconds each, the first of which begins at `start`.
+
+    Those that are versions of a table have `moments` at which they begin; the ``time`` of their rows is their number.
+    """
 
     start: int
     period: int
     size: int
+    moments: Sequence[int] = ()
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """When the instances begin, in microseconds since 1970."""
+        if self.moments:
+            return np.array(self.moments, np.int64)
+        return self.start + self.period * np.arange(self.size, dtype=np.int64)
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """When they end; the last version, whose end is unknown, a microsecond after its begin."""
+        starts = self.starts
+        return np.append(starts[1:], starts[-1:] + 1) if self.moments else starts + self.period
 
 
 def find_windows(tables: Iterable[DataFrame], spec: IngestSpec) -> Windows:
@@ -45,7 +63,7 @@ def find_windows(tables: Iterable[DataFrame], spec: IngestSpec) -> Windows:
     """
     from pyspark.sql import functions as F
 
-    assert spec.instances is not None
+    assert spec.instances is not None and spec.instances.period is not None
     period = spec.instances.period
     ends = [table.agg(F.min("time"), F.max("time")).collect()[0] for table in tables]
     start = spec.instances.start

@@ -34,8 +34,11 @@ class Merge:
     """Rows of links → edges of the template and, with instances, the edges of every instance.
 
     All links between the same two vertices come together. Their columns: ``u``, ``v``, ``instance`` where there are
-    any, ``order`` and the values. What comes out: ``u``, ``v``, ``instance`` (null: an edge of the template), ``place``
-    (of the edge among those of the range, ordered by u and v), the values and ``chunk``.
+    any, ``order`` and the values. With instances, a row without one says what the edge of the template is without
+    being in an instance, and a row with a negative order is in its instance without changing the template: an edge of
+    a store that rows are added to is one of the former and several of the latter. What comes out: ``u``, ``v``,
+    ``instance`` (null: an edge of the template), ``place`` (of the edge among those of the range, ordered by u and
+    v), the values and ``chunk``.
 
     Attributes
     ----------
@@ -65,13 +68,18 @@ class Merge:
             at = np.lexsort((order, v, u))
             return self._table(links, at, np.arange(at.size), None, None)
         keys = [u, v]
-        at, first = self._sorted(links, keys, order)
+        at, first = self._sorted(links, keys, order, order < 0)
         place = np.cumsum(first) - 1
-        edges = self._table(links, at[first], np.arange(int(first.sum())), None, self._sums(links, at, place))
+        sums = self._sums(links, at, place, order >= 0)
+        edges = self._table(links, at[first], np.arange(int(first.sum())), None, sums)
         if not self.instances:
             return edges
         row_place = np.empty(at.size, np.int64)
         row_place[at] = place
+        if links.column("instance").null_count:
+            rows = np.flatnonzero(links.column("instance").is_valid().to_numpy())
+            links, order, row_place = links.take(pa.array(rows)), order[rows], row_place[rows]
+            keys = [key[rows] for key in keys]
         instance = links.column("instance").to_numpy()
         at, first = self._sorted(links, [*keys, instance], order)
         sums = self._sums(links, at, np.cumsum(first) - 1)
@@ -79,10 +87,12 @@ class Merge:
         return pa.concat_tables([edges, self._table(links, chosen, row_place[chosen], instance[chosen], sums)])
 
     def _sorted(
-        self, links: pa.Table, keys: Sequence[NDArray[np.int64]], order: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Rows by key, in each key the chosen one first; and which rows are the first of their key."""
+        self, links: pa.Table, keys: Sequence[NDArray[np.int64]], order: NDArray[np.int64],
+        last: NDArray[np.bool_] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
+        """Rows by key, in each key the chosen one first, `last` ones last; and which are the first of their key."""
         ranks = [order, links.column("weight").to_numpy()] if self._least else [order]
+        ranks += [] if last is None or not last.any() else [last]
         at = np.lexsort((*ranks, *reversed(keys)))
         first = np.zeros(at.size, bool)
         first[:1] = True
@@ -95,11 +105,15 @@ class Merge:
     def _least(self) -> bool:
         return self.rule == "min" and "weight" in self.values
 
-    def _sums(self, links: pa.Table, at: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    def _sums(
+        self, links: pa.Table, at: NDArray[np.int64], group: NDArray[np.int64], counts: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64] | None:
         if self.rule != "sum" or "weight" not in self.values:
             return None
         # One after the other, unlike `np.add.reduceat`, which adds up in pairs.
-        sums: NDArray[np.float64] = np.bincount(group, links.column("weight").to_numpy()[at]).astype(np.float64)
+        weights = links.column("weight").to_numpy()
+        weights = weights if counts is None or counts.all() else np.where(counts, weights, 0.0)
+        sums: NDArray[np.float64] = np.bincount(group, weights[at]).astype(np.float64)
         return sums
 
     def _table(

@@ -1,14 +1,17 @@
-"""Who owns which vertex: METIS on the driver while it fits there, Fennel in Spark's tasks beyond.
+"""Who owns which vertex: on the driver while the graph fits there, by Fennel in Spark's tasks beyond.
 
 The distributed partitioner is Fennel in several passes (Tsourakakis et al., WSDM 2014; further passes: Nishimura and
 Ugander, KDD 2013), each of which runs in a few waves: a wave places its share of the vertices, in blocks side by side,
 by where all neighbors are after the wave before. The blocks are random samples of the vertices, so that a block that
-keeps its own balance keeps that of the whole.
+keeps its own balance keeps that of the whole. A block is a file of the working folder, which tasks map: what moves
+between Spark and Python in a wave is the owners of its vertices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +19,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from goffish.gofs.files import open_folder
+from goffish.gofs.slices import distinct
+from goffish.gopher.spark.tasks import forget_archives
 from goffish.graph import Graph, from_edges
 from goffish.graph.labels import vertex_dtype
 from goffish.partition import assign, kernels
+from goffish.spark.ingest.blocks import Sent, exchange
 from goffish.spark.ingest.labels import Vertices
 from goffish.spark.ingest.slices import find_all_pieces
 from goffish.spark.ingest.spec import IngestSpec
-from goffish.spark.ingest.work import WorkFolder
+from goffish.spark.ingest.work import Shared, WorkFolder
 from goffish.spark.ingest.write import Places, make_places
 
 if TYPE_CHECKING:
@@ -36,9 +43,11 @@ _PASSES = 10
 #: The passes end when fewer vertices than this share have moved.
 _SETTLED = 0.005
 _GAMMA, _IMBALANCE = 1.5, 1.1
+#: Edges up to which METIS runs beside another method, to compare the cuts.
+_COMPARED = 1 << 20
 
-_BLOCKS = "block int, vertices binary, offsets binary, targets binary, known binary"
-_PLACED = pa.schema([("vertices", pa.binary()), ("owner", pa.binary())])
+_BLOCKS = "block int, name string, vertices binary"
+_PLACED = pa.schema([("block", pa.int64()), ("owner", pa.binary())])
 
 
 def choose_method(spec: IngestSpec, edges: int) -> str:
@@ -55,43 +64,34 @@ def place_vertices(
     """Where every vertex goes, and figures of the partitioning.
 
     `edges` has the columns ``u`` and ``v``, `count` rows. The figures hold the edge cut of METIS where another method
-    was chosen and METIS can be afforded beside it.
+    was chosen and the graph is small.
     """
-    parts, spark = spec.partition.parts, work.spark
-    if choose_method(spec, count) == "metis":
+    parts, method = spec.partition.parts, choose_method(spec, count)
+    if method == "metis" or count <= spec.partition.metis_limit:
 
-        def place() -> DataFrame:
-            graph = _collect(edges, vertices.size, spec)
-            return spark.createDataFrame(find_all_pieces(graph, _metis(graph, spec), parts))
+        def place() -> pa.Table:
+            graph, figures = _collect(edges, vertices.size, spec), {}
+            if method != "metis" and count <= _COMPARED and parts > 1:
+                other = assign(graph, parts, "metis", **method_options(spec, "metis"))
+                source, target, _, _ = graph.edge_columns()
+                figures["metis_edge_cut"] = int(np.count_nonzero(other[source] != other[target]))
+            work.values("figures", lambda: figures)
+            owner = assign(graph, parts, method, **method_options(spec, method))
+            return find_all_pieces(graph, owner, parts)
 
-        return Places.of(work.step("places", place)), {}
-    figures: dict[str, Any] = {}
-
-    def decide() -> DataFrame:
-        owner = _fennel(work, edges, vertices.size, spec)
-        if count <= spec.partition.metis_limit and parts > 1:
-            graph = _collect(edges, vertices.size, spec)
-            other = _metis(graph, spec)
-            source, target, _, _ = graph.edge_columns()
-            figures["metis_edge_cut"] = int(np.count_nonzero(other[source] != other[target]))
-        return spark.createDataFrame(pa.table({"number": np.arange(owner.size), "owner": owner}))
-
-    owners = work.step("owners", decide)
-    kept = work.values("figures", lambda: figures)
+        return Places.of(work.table("places", place)), work.values("figures", dict)
 
     def place_there() -> DataFrame:
-        found = owners.toArrow()
-        owner = np.empty(found.num_rows, np.int32)
-        owner[found.column("number").to_numpy()] = found.column("owner").to_numpy()
-        return make_places(edges, work.share(owner), vertices, parts)
+        owner = work.table("owners", lambda: pa.table({"owner": _fennel(work, edges, vertices.size, spec)}))
+        return make_places(edges, work.share(owner.column("owner").to_numpy()), vertices, parts)
 
-    return Places.of(work.step("places", place_there)), kept
+    return Places.of(work.step("places", place_there).toArrow()), {}
 
 
 def method_options(spec: IngestSpec, method: str) -> dict[str, Any]:
     """The options that differ from the method's defaults."""
     rules = spec.partition
-    options: dict[str, Any] = {"seed": rules.seed} if rules.seed and method == "metis" else {}
+    options: dict[str, Any] = {"passes": _PASSES} if method == "fennel" else {"seed": rules.seed} if rules.seed else {}
     return options if rules.imbalance is None else {**options, "imbalance": rules.imbalance}
 
 
@@ -102,10 +102,6 @@ def _collect(edges: DataFrame, n: int, spec: IngestSpec) -> Graph:
     return from_edges(source, target, directed=spec.directed, labels=np.arange(n), self_loops="keep", parallel="keep")
 
 
-def _metis(graph: Graph, spec: IngestSpec) -> NDArray[np.int32]:
-    return assign(graph, spec.partition.parts, "metis", **method_options(spec, "metis"))
-
-
 def _fennel(work: WorkFolder, edges: DataFrame, n: int, spec: IngestSpec) -> NDArray[np.int32]:
     from pyspark.sql import functions as F
 
@@ -114,69 +110,120 @@ def _fennel(work: WorkFolder, edges: DataFrame, n: int, spec: IngestSpec) -> NDA
     if spec.directed or spec.clean.duplicates == "keep":
         pairs = pairs.select(F.least("u", "v").alias("u"), F.greatest("u", "v").alias("v")).distinct()
     links = pairs.count()
-    blocks = max(1, min(_MOST_BLOCKS, 2 * links // _BLOCK_ARCS))
-    arcs = pairs.union(pairs.select("v", "u"))
-    block = F.pmod(F.xxhash64("u", F.lit(spec.partition.seed)), F.lit(blocks)).cast("int")
-    gathered = arcs.withColumn("block", block).groupBy("block")
-    table = work.step("blocks", lambda: gathered.applyInArrow(_gather, _BLOCKS))
-    waves = min(_WAVES, blocks)
     # Neighboring numbers often belong together: labels are sorted, and many come from a crawl or a grid.
     owner = (np.arange(n) * parts // max(n, 1)).astype(np.int32)
-    if parts == 1:
+    if parts == 1 or not links:
         return owner
-    context = work.spark.sparkContext
+    count = max(1, min(_MOST_BLOCKS, 2 * links // _BLOCK_ARCS))
+    chosen = _Blocks(count, spec.partition.seed, work.place)
+    made = work.step("blocks", lambda: exchange([(pairs, chosen)], count, chosen.gather, _BLOCKS)).toArrow()
+    numbers = made.column("block").to_pylist()
+    names = dict(zip(numbers, made.column("name").to_pylist(), strict=True))
+    own = {
+        number: np.frombuffer(value.as_buffer(), np.int64)
+        for number, value in zip(numbers, made.column("vertices"), strict=True)
+    }
+    waves = min(_WAVES, count)
     for _ in range(_PASSES):
         moved = 0
         for wave in range(waves):
-            shared = context.broadcast(owner)
-            place = _placer(shared, n, parts, links, spec.partition.imbalance or _IMBALANCE)
-            chosen = table.where(F.pmod("block", F.lit(waves)) == wave).repartition(-(-blocks // waves), "block")
-            placed = chosen.mapInArrow(place, "vertices binary, owner binary").toArrow()
-            owner = owner.copy()
-            for vertices, found in zip(placed["vertices"], placed["owner"], strict=True):
-                at, new = np.frombuffer(vertices.as_buffer(), np.int64), np.frombuffer(found.as_buffer(), np.int32)
-                moved += int(np.count_nonzero(owner[at] != new))
-                owner[at] = new
-            shared.destroy()
+            shared = work.share(owner)
+            place = _Place(work.place, names, shared, n, parts, links, spec.partition.imbalance or _IMBALANCE)
+            rows = work.spark.range(wave, count, waves, -(-(count - wave) // waves))
+            placed = rows.mapInArrow(place, "block bigint, owner binary").toArrow()
+            work.forget(shared)
+            for block, value in zip(placed.column("block").to_pylist(), placed.column("owner"), strict=True):
+                found = np.frombuffer(value.as_buffer(), np.int32)
+                moved += int(np.count_nonzero(owner[own[block]] != found))
+                owner[own[block]] = found
         if moved <= _SETTLED * n:
             break
     return owner
 
 
-def _gather(table: pa.Table) -> pa.Table:
-    """The rows of one block as compressed rows over local numbers: its own vertices first, then their neighbors."""
-    source, target = (table.column(name).to_numpy() for name in ("u", "v"))
-    order = np.lexsort((target, source))
-    source, target = source[order], target[order]
-    own, degrees = np.unique(source, return_counts=True)
-    foreign = np.setdiff1d(target, own)
-    at = np.searchsorted(own, target)
-    inside = own[np.minimum(at, own.size - 1)] == target
-    local = np.where(inside, at, own.size + np.searchsorted(foreign, target)).astype(np.int32)
-    offsets = np.concatenate(([0], np.cumsum(degrees)))
-    known = np.concatenate((own, foreign))
-    values = [own.astype(np.int64), offsets.astype(np.int64), local, known.astype(np.int64)]
-    columns = [pa.array([value.tobytes()], pa.binary()) for value in values]
-    names = ["block", "vertices", "offsets", "targets", "known"]
-    return pa.Table.from_arrays([table.column("block").slice(0, 1), *columns], names=names)
+@dataclass(frozen=True)
+class _Blocks:
+    """Sends pairs to the blocks of both ends, and writes the neighbors of the vertices of each block.
+
+    Attributes
+    ----------
+    place : str
+        The working folder.
+    """
+
+    count: int
+    seed: int
+    place: str
+
+    def __call__(self, pairs: pa.Table) -> Sent:
+        u, v = (self._of(pairs.column(name).to_numpy()) for name in "uv")
+        apart = np.flatnonzero(u != v)
+        return Sent(pairs, np.concatenate((np.arange(u.size), apart)), np.concatenate((u, v[apart])))
+
+    def _of(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Block of each vertex, from a hash (the finalizer of SplitMix64)."""
+        mixed = vertices.astype(np.uint64) + np.uint64((self.seed + 1) * 0x9E3779B97F4A7C15 % (1 << 64))
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self.count)).astype(np.int64)
+
+    def gather(self, block: int, tables: Sequence[pa.Table | None]) -> pa.Table:
+        """Write the rows of one block: local numbers, those of its vertices first, then those of their neighbors."""
+        (pairs,) = tables
+        assert pairs is not None
+        u, v = (pairs.column(name).to_numpy() for name in "uv")
+        source, target = np.concatenate((u, v)), np.concatenate((v, u))
+        here = self._of(source) == block
+        source, target = source[here], target[here]
+        order = np.lexsort((target, source))
+        source, target = source[order], target[order]
+        own, degrees = np.unique(source, return_counts=True)
+        inside = self._of(target) == block  # every vertex of the block that is a target is a source as well
+        foreign = distinct(target[~inside])
+        local = np.empty(target.size, np.int32)
+        local[inside] = np.searchsorted(own, target[inside])
+        local[~inside] = own.size + np.searchsorted(foreign, target[~inside])
+        offsets = np.concatenate(([0], np.cumsum(degrees)))
+        arrays = {"offsets": offsets, "targets": local, "known": np.concatenate((own, foreign))}
+        sink = pa.BufferOutputStream()
+        table = pa.table({name: pa.array([array.tobytes()], pa.large_binary()) for name, array in arrays.items()})
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        name = f"fennel.{block}.{uuid.uuid4().hex[:12]}"
+        open_folder(self.place).write(name, sink.getvalue())
+        return pa.table({
+            "block": pa.array([block], pa.int32()), "name": [name], "vertices": pa.array([own.tobytes()], pa.binary())
+        })  # fmt: skip
 
 
-def _placer(
-    shared: Any, n: int, parts: int, links: int, imbalance: float
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        everywhere = shared.value
-        for batch in batches:
-            for row in range(batch.num_rows):
-                arrays = [batch.column(name)[row].as_buffer() for name in ("vertices", "offsets", "known")]
-                own, offsets, known = (np.frombuffer(array, np.int64) for array in arrays)
-                targets = np.frombuffer(batch.column("targets")[row].as_buffer(), np.int32)
-                owner = everywhere[known]
-                _place_block(offsets, targets, owner, own.size, n, parts, links, imbalance)
-                values = [own.tobytes(), owner[: own.size].tobytes()]
-                yield pa.RecordBatch.from_arrays([pa.array([v], pa.binary()) for v in values], schema=_PLACED)
+@dataclass(frozen=True)
+class _Place:
+    """One pass of Fennel over some blocks."""
 
-    return place
+    place: str
+    names: dict[int, str]
+    owner: Shared
+    vertices: int
+    parts: int
+    links: int
+    imbalance: float
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            folder = open_folder(self.place)
+            for batch in batches:
+                for block in batch.column(0).to_pylist():
+                    arrays = pa.ipc.open_file(folder.read(self.names[block])).read_all()
+                    offsets, known = (
+                        np.frombuffer(arrays[name][0].as_buffer(), np.int64) for name in ("offsets", "known")
+                    )
+                    targets = np.frombuffer(arrays["targets"][0].as_buffer(), np.int32)
+                    owner, size = self.owner.value[known], offsets.size - 1
+                    _place_block(offsets, targets, owner, size, self.vertices, self.parts, self.links, self.imbalance)
+                    columns = [pa.array([block]), pa.array([owner[:size].tobytes()], pa.binary())]
+                    yield pa.RecordBatch.from_arrays(columns, schema=_PLACED)
+        finally:
+            forget_archives()
 
 
 def _place_block(

@@ -7,7 +7,7 @@ import json
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial, reduce
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 from goffish.errors import GoffishError, GoffishWarning, InputError, StoreError
 from goffish.gofs import check_store_place
 from goffish.gofs.files import Folder, open_folder
-from goffish.gopher.spark.session import cancelling, is_local, named, session
-from goffish.partial import is_uri, local_path
+from goffish.gofs.manifest import Manifest
+from goffish.gopher.folder import MANIFEST, Part, folder_parts, folder_writer
+from goffish.gopher.spark.session import cancelling, is_connect, is_local, named, running_session, slots
+from goffish.partial import absolute_place, check_storage, is_uri
 from goffish.spark.ingest import write
 from goffish.spark.ingest.blocks import BATCH_ROWS
 from goffish.spark.ingest.clean import ORDER, parsed_rows, parsed_vertices
@@ -32,22 +34,24 @@ from goffish.spark.ingest.edges import (
     with_order,
 )
 from goffish.spark.ingest.labels import number_vertices, with_numbers
+from goffish.spark.ingest.loads import STORE_INPUT, STORE_SPLIT, Earlier, find_news, find_versions
 from goffish.spark.ingest.partition import choose_method, method_options, place_vertices
 from goffish.spark.ingest.plan import Plan
 from goffish.spark.ingest.sources import check_tables, open_inputs, pinned, unreadable, versions
 from goffish.spark.ingest.spec import IngestSpec, read_spec
 from goffish.spark.ingest.stats import component_figures, degree_figures
 from goffish.spark.ingest.vertices import DUPLICATE, MERGED, VertexRows, mark_rows
-from goffish.spark.ingest.work import Announce, Files, WorkFolder, spark_path
+from goffish.spark.ingest.work import Announce, WorkFolder
+from goffish.spark.parts import write_result_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Changes when the same specification and inputs would give other steps.
-_FORMAT = 6
+_FORMAT = 7
 Splits = set[tuple[int, str, int]]
-#: What a quarantine folder may hold: the files that Spark writes.
-_QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary")
+#: What a quarantine folder may hold: what this job writes, and what Spark once wrote.
+_QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary", "_partial", MANIFEST)
 
 
 @dataclass
@@ -110,6 +114,7 @@ def ingest(
     work: str | Path | None = None,
     progress: Announce | None = None,
     tables: Mapping[str, DataFrame] | None = None,
+    incremental: bool = False,
 ) -> IngestReport:
     """Clean raw files or tables, number their vertices, partition the graph and write it as a store, on Spark.
 
@@ -120,15 +125,21 @@ def ingest(
     output
         Folder or URI of the store, which all executors can write. An existing store is replaced in one step.
     spark : SparkSession, optional
-        Default: the running one, else all processors of this machine. It stays as it is.
+        Classic or of Spark Connect; default: the running one, else all processors of this machine. It stays as it is,
+        apart from properties of a Connect session while the job runs.
     quarantine
-        Parquet folder for the rows that were not used; default: ``<output>.quarantine``. Replaced when it is there.
+        Parquet folder or URI for the rows that were not used; default: ``<output>.quarantine``. Replaced when it is
+        there, in one step.
     work
-        Folder for the steps; default: ``<output>.work``. A job that was killed goes on from there; removed in the end.
+        Folder or URI for the steps; default: ``<output>.work``. A job that was killed goes on from there; removed in
+        the end.
     progress
         Called with the name of each step when it begins.
     tables : mapping of str to DataFrame, optional
         Inputs by the names in ``table``, before those of the catalog.
+    incremental : bool
+        Record in the store what was loaded, and add the rows of new files and of newer versions of Delta and Iceberg
+        tables to a store that was written this way, instead of replacing it.
 
     Returns
     -------
@@ -138,6 +149,8 @@ def ingest(
     ------
     InputError
         The specification or an input cannot be used, or no row is left. Nothing but the quarantine is published then.
+        Also if `incremental` cannot add to the store: another specification, an input without versions, files or tables
+        that have changed other than by new rows, values of vertices over time.
     JobError
         Spark gave up, with the step it was in.
 
@@ -146,16 +159,20 @@ def ingest(
     The same specification and inputs give the same store, byte by byte, however many tasks Spark makes of it: that of
     ``goffish import`` and ``goffish partition`` for the rows that are kept. Rows of tables have no order: where it
     matters, as for ``duplicates: first``, it is that of a hash of their contents.
+
+    An incremental load reads the new rows and the edges of the store, numbers and partitions the whole graph again, and
+    replaces the store in one step. The store is that of one load of all rows with those of earlier loads first. The
+    report counts the new rows; the quarantine keeps those of earlier loads.
     """
     check_places(output, quarantine, work)
     checked = read_spec(spec)
-    outer = session() if spark is None else spark
-    if not hasattr(outer, "_jsparkSession"):
-        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
-    job = _Job(checked, str(output), outer, tables or {}, progress)
-    job.report.quarantine = str(quarantine or f"{str(output).rstrip('/')}.quarantine")
-    with named(job.doing), cancelling(job.spark):
-        job.run(str(work or f"{str(output).rstrip('/')}.work"))
+    outer = running_session(spark)
+    with _inner(outer) as own:
+        job = _Job(checked, str(output), (own, outer), tables or {}, progress)
+        job.incremental = incremental
+        job.report.quarantine = str(quarantine or f"{str(output).rstrip('/')}.quarantine")
+        with named(job.doing), cancelling(own):
+            job.run(str(work or f"{str(output).rstrip('/')}.work"))
     return job.report
 
 
@@ -169,17 +186,23 @@ def check_places(output: str | Path, quarantine: str | Path | None, work: str | 
     """
     check_store_place(output)
     for place in (quarantine, work):
-        if place is not None:
-            is_uri(place)  # refuses a path object made from a URI, and what lost a slash
+        # `is_uri` refuses a path object made from a URI, and what lost a slash.
+        if place is not None and is_uri(place):
+            check_storage(str(place))
 
 
-def _inner(outer: SparkSession) -> SparkSession:
-    """A separate session on the same Spark context: times in UTC, names with their case, the caller's shuffles."""
-    inner, context = outer.newSession(), outer.sparkContext
+@contextmanager
+def _inner(outer: SparkSession) -> Iterator[SparkSession]:
+    """A separate session on the same Spark context: times in UTC, names with their case, the caller's shuffles.
+
+    Sessions of Spark Connect do not share tables: the caller's has these properties for a while.
+    """
+    inner = outer if is_connect(outer) else outer.newSession()
     shuffles = outer.conf.get("spark.sql.shuffle.partitions")
-    if is_local(outer) and context.getConf().get("spark.sql.shuffle.partitions") is None and shuffles == "200":
+    if is_local(outer) and shuffles == "200":
         # Spark's own default is meant for a cluster.
-        shuffles = str(max(8, 4 * context.defaultParallelism))
+        shuffles = str(max(8, 4 * slots(outer)))
+    before = {}
     for key, value in {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
@@ -189,8 +212,14 @@ def _inner(outer: SparkSession) -> SparkSession:
         "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS,
         "spark.sql.shuffle.partitions": shuffles,
     }.items():
+        before[key] = inner.conf.get(key, None)
         inner.conf.set(key, str(value))
-    return inner
+    try:
+        yield inner
+    finally:
+        if inner is outer:
+            for key, old in before.items():
+                inner.conf.unset(key) if old is None else inner.conf.set(key, old)
 
 
 def _counted(stored: DataFrame) -> tuple[int, Counter[str], Splits]:
@@ -210,16 +239,21 @@ class _Job:
     """One run; the steps are methods in the order in which they happen."""
 
     def __init__(
-        self, spec: IngestSpec, output: str, outer: SparkSession, given: Mapping[str, DataFrame],
-        progress: Announce | None,
+        self, spec: IngestSpec, output: str, sessions: tuple[SparkSession, SparkSession],
+        given: Mapping[str, DataFrame], progress: Announce | None,
     ) -> None:  # fmt: skip
-        self.spec, self.output, self.spark = spec, output, _inner(outer)
-        self._outer, self._given = outer, given
+        self.spec, self.output = spec, output
+        self.spark, self._outer = sessions
+        self._given = given
         self.report = IngestReport(output, "")
         self.doing = ["ingest"]
         self._progress = progress or (lambda name: None)
         self._bad: list[DataFrame] = []
-        self._store = output if is_uri(output) else str(local_path(output).absolute())
+        self._store = absolute_place(output)
+        self.incremental = False
+        self._earlier: Earlier | None = None
+        self._loads: Mapping[str, Any] = {}
+        self._moments: Sequence[int] = ()
 
     def run(self, work: str) -> None:
         folder = open_folder(self._store)
@@ -235,15 +269,27 @@ class _Job:
         report = self.report
         with self._step("inputs"):
             self._check_quarantine()
-            self.spec = pinned(self.spark, self.spec)
+            if self.incremental:
+                self._earlier = Earlier.at(self._store)
+            before = None if self._earlier is None else self._earlier.manifest
+            if self.spec.by_version:
+                self.spec, self._moments = find_versions(self.spark, self.spec, before)
+            self.spec = pinned(self.spark, self.spec, {} if before is None else before.loads.get("tables", {}))
             check_tables(self.spec, self._given)
-            tables = open_inputs(self.spark, self.spec, self._given, self._outer, "")
+            skipped: frozenset[str] = frozenset()
+            if self.incremental:
+                news = find_news(self.spark, self.spec, before, self.output, self._moments)
+                if before is not None and news.none:
+                    self._nothing_new(before)
+                    return
+                self.spec, skipped, self._loads = news
+            tables = open_inputs(self.spark, self.spec, self._given, self._outer, "", skipped)
             described = [
-                open_inputs(self.spark, part, self._given, self._outer, f"vertices[{at}].")
+                open_inputs(self.spark, part, self._given, self._outer, f"vertices[{at}].", skipped)
                 for at, part in enumerate(self.spec.vertices)
             ]
-            key = self._key([*tables, *(table for some in described for table in some)])
-        work = WorkFolder(self.spark, spark_path(place, self.spark), key, self._announce)
+            key = self._key()
+        work = WorkFolder(self.spark, place, key, self._announce)
         report.continued = work.continued
         try:
             self._made(folder, work, tables, described)
@@ -263,22 +309,33 @@ class _Job:
             stored = self._parsed(work, "rows", lambda: parsed_rows(tables, spec))
             splits = self._count(stored)
             rows = stored.where("rule is null").drop("rule")
+            old, old_rows = 0, 0
+            if self._earlier is not None:
+                links = work.step("earlier", partial(self._earlier.links, self.spark, spec))
+                rows, splits = rows.unionByName(links), splits | {STORE_SPLIT}
+                old_rows = links.count()
+                old = self._earlier.manifest.info.num_edges
+                old = old if spec.instances is None else old_rows - old
         with self._step("vertices"):
             parsed = self._parsed_vertices(work, described)
             windows = self._windows([rows, *(table for table, _ in parsed if "time" in table.columns)])
             describing = self._described(work, parsed, windows)
         with self._step("labels"):
             if spec.clean.duplicates == "drop":
-                rows = self._without_duplicates(work, with_order(rows, splits), windows)
+                rows = self._without_duplicates(work, self._ordered(rows, splits), windows)
             left = report.rows - report.quarantined
-            vertices = number_vertices(work, rows, [one.table for one in describing], left + self._vertex_rows)
+            more = [one.table for one in describing]
+            if self._earlier is not None:
+                more.append(self._earlier.labels(self.spark, spec))
+            vertices = number_vertices(work, rows, more, left + old_rows + self._vertex_rows)
             report.vertices = vertices.size
         with self._step("edges"):
-            links = with_numbers(with_order(rows, splits), vertices)
+            links = with_numbers(self._ordered(rows, splits), vertices)
             if windows is not None:
                 links = with_instance(links, windows)
-            edges = make_edges(work, links, spec, partial(find_bounds, rows, vertices, spec, left))
-            report.edges, report.kept, report.merged = edges.size, edges.kept, left - edges.kept
+            edges = make_edges(work, links, spec, partial(find_bounds, rows, vertices, spec, left + old_rows))
+            report.edges, report.kept = edges.size, edges.kept - old
+            report.merged = left - report.kept
         with self._step("owners"):
             places, figures = place_vertices(work, edges.table, vertices, edges.size, spec)
         with self._step("slices"):
@@ -297,11 +354,12 @@ class _Job:
                         made = write.write_vertex_values_of(plan, one, spots, vertices, reports)
                         for part, bodies in write.collect_reports(made).items():
                             values[part] += bodies
-                report.instances = {"start": windows.start, "period": windows.period, "count": windows.size}
+                report.instances = {"start": int(windows.starts[0]), "count": windows.size}
+                report.instances |= {} if self.spec.by_version else {"period": windows.period}
         with self._step("publish"):
             self._statistics(plan, reports)
             self._write_quarantine()
-            manifest = write.make_manifest(plan, reports, values, report.edges, self._partitioner())
+            manifest = write.make_manifest(plan, reports, values, report.edges, self._partitioner(), self._loads)
             write.publish(folder, manifest)
             report.fingerprint = manifest.fingerprint()
         work.remove()
@@ -319,8 +377,24 @@ class _Job:
             self.doing[0] = step
             self._progress(name)
 
-    def _key(self, tables: list[DataFrame]) -> str:
-        depends = [_FORMAT, self.spec.model_dump(mode="json"), versions(self.spark, self.spec, tables)]
+    def _nothing_new(self, store: Manifest) -> None:
+        self.report.vertices, self.report.edges = store.info.num_vertices, store.info.num_edges
+        self.report.fingerprint = store.fingerprint()
+
+    def _ordered(self, rows: DataFrame, splits: Splits) -> DataFrame:
+        """Rows with their ``order``; negative for the edges of the instances of a store that rows are added to."""
+        from pyspark.sql import functions as F
+
+        found = with_order(rows, splits)
+        if self._earlier is None or self.spec.instances is None:
+            return found
+        old = (F.col("input") == STORE_INPUT) & F.col("time").isNotNull()
+        return found.withColumn("order", F.when(old, F.lit(-1).cast("bigint")).otherwise(F.col("order")))
+
+    def _key(self) -> str:
+        depends = [_FORMAT, self.spec.model_dump(mode="json"), versions(self.spark, self.spec), self._loads]
+        if self._earlier is not None:
+            depends.append(self._earlier.manifest.fingerprint())
         return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
 
     def _count(self, stored: DataFrame) -> set[tuple[int, str, int]]:
@@ -331,6 +405,8 @@ class _Job:
         report.rules = dict(sorted(counts.items()))
         report.quarantined = sum(counts.values())
         report.rows = kept + report.quarantined
+        if self._earlier is not None:
+            return splits
         if not report.rows:
             raise InputError("inputs: no rows")
         if not kept:
@@ -366,7 +442,7 @@ class _Job:
             stored = self._parsed(work, f"vertices-{at}", make)
             kept, counts, splits = _counted(stored)
             self._bad.append(stored.where("rule is not null"))
-            if counts and not kept:
+            if counts and not kept and self._earlier is None:
                 self._write_quarantine()
                 reasons = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
                 raise InputError(f"vertices[{at}]: all {counts.total():,} rows were rejected: {reasons}")
@@ -383,6 +459,8 @@ class _Job:
     def _windows(self, tables: list[DataFrame]) -> Windows | None:
         if self.spec.instances is None:
             return None
+        if self.spec.by_version:
+            return Windows(0, 1, len(self._moments), self._moments)
         windows = find_windows(tables, self.spec)
         if windows.size == 1:
             text = "all rows are in one instance; check instances.period and the unit of timestamp.format"
@@ -395,7 +473,11 @@ class _Job:
         """The rows of each table of vertices, with what becomes of them."""
         found, states = [], Counter[str]()
         for at, (part, (rows, splits)) in enumerate(zip(self.spec.vertices, parsed, strict=True)):
-            marked = work.step(f"described-{at}", partial(mark_rows, rows, part, splits, windows))
+            every, pieces = rows, splits
+            if self._earlier is not None:
+                described = self._earlier.described(self.spark, self.spec, part)
+                every, pieces = rows.unionByName(described), splits | {STORE_SPLIT}
+            marked = work.step(f"described-{at}", partial(mark_rows, every, part, pieces, windows))
             states.update({row["state"]: row["count"] for row in marked.groupBy("state").count().collect()})
             self._bad.append(marked.where(marked["state"] == DUPLICATE).withColumnRenamed("state", "rule"))
             found.append(VertexRows(part, marked))
@@ -459,16 +541,19 @@ class _Job:
         sizes = [body["sizes"] for body in bodies]
         self.report.components = component_figures(sizes, (body["links"] for body in bodies))
 
-    def _quarantine_place(self) -> str:
-        return spark_path(self.report.quarantine, self.spark)
-
     def _check_quarantine(self) -> None:
-        for name in Files(self.spark, self._quarantine_place()).list():
-            if not name.endswith(_QUARANTINE_FILES):
+        for name in open_folder(self.report.quarantine).list():
+            if not name.partition("/")[0].endswith(_QUARANTINE_FILES):
                 raise InputError(
                     f"{self.report.quarantine}: contains {name}, which no ingest wrote; choose another "
                     "folder (--quarantine)"
                 )
+
+    def _quarantined_before(self, number: int) -> list[Part]:
+        """What earlier loads have put aside, and not what a run of this load has that was killed."""
+        place = self.report.quarantine
+        there = folder_parts(place) if MANIFEST in open_folder(place).list() else []
+        return [part for part in there if part.name < f"load-{number:05d}"]
 
     def _write_quarantine(self) -> None:
         columns = ["input", "file", "rule", "row"]
@@ -476,4 +561,16 @@ class _Job:
         count = self.report.quarantined + (self.report.vertex_rows or {}).get("quarantined", 0)
         tasks = max(1, min(1000, count // 1_000_000))
         ordered = bad.repartitionByRange(tasks, *ORDER).sortWithinPartitions(*ORDER).select(*columns)
-        ordered.write.mode("overwrite").parquet(self._quarantine_place())
+        writer = folder_writer(absolute_place(self.report.quarantine))
+        try:
+            writer.begin()
+            number = self._loads.get("number", 0)
+            of = f"load-{number:05d}" if self.incremental else "part"
+            parts = write_result_parts(ordered, writer.target, of)
+            # Readers find the columns in a file without rows.
+            parts = parts or [writer.write(0, ordered.limit(0).toArrow(), of)]
+            kept = [] if self._earlier is None else self._quarantined_before(number)
+            writer.publish("quarantine", parts, kept)
+        except BaseException:
+            writer.discard()
+            raise

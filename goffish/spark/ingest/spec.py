@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from goffish.definitions import Definition, duration_s, read_definition
 from goffish.gofs.series import Attribute
 from goffish.gofs.series.model import EXISTS
 
-Format = Literal["csv", "json", "parquet", "orc", "avro", "delta", "iceberg", "jdbc"]
+Format = Literal["csv", "json", "parquet", "orc", "avro", "delta", "iceberg", "jdbc", "kafka"]
 Duplicates = Literal["min", "sum", "first", "drop", "keep"]
 ColumnName = Annotated[str | int, Field(union_mode="left_to_right")]
 
@@ -24,7 +24,10 @@ GOFS_TYPES = {
 }  # fmt: skip
 _MICROS = 1_000_000
 #: Options of Spark's readers that would change what a row is, or hide rows.
-_OWN_OPTIONS = {"mode", "columnnameofcorruptrecord", "inferschema", "enforceschema", "schema", "mergeschema"}
+_OWN_OPTIONS = {
+    "mode", "columnnameofcorruptrecord", "inferschema", "enforceschema", "schema", "mergeschema", "subscribe",
+    "subscribepattern", "assign", "failondataloss",
+}  # fmt: skip
 
 
 def _as_period(value: Any) -> int:
@@ -65,14 +68,14 @@ class Input(Definition):
     ----------
     path : str or list of str, optional
         Paths or URIs that Spark's connectors read, with globs; .gz and .bz2 files are decompressed. One table for
-        ``delta`` and ``iceberg``.
+        ``delta`` and ``iceberg``. Topics of ``kafka``.
     table : str, optional
         A table or view of the Spark catalog, such as ``trips`` or ``catalog.database.trips``.
     query : str, optional
         A SELECT statement of Spark SQL.
-    format : {"csv", "json", "parquet", "orc", "avro", "delta", "iceberg", "jdbc"}
-        Of `path`. ``json``: one object per line. ``avro``, ``delta`` and ``iceberg`` require packages, ``jdbc`` a
-        driver.
+    format : {"csv", "json", "parquet", "orc", "avro", "delta", "iceberg", "jdbc", "kafka"}
+        Of `path`. ``json``: one object per line; ``kafka``: one per message. ``avro``, ``delta``, ``iceberg`` and
+        ``kafka`` require packages, ``jdbc`` a driver.
     options : mapping
         Options of Spark's reader, such as ``header``, ``sep``, ``comment``, ``versionAsOf``, ``url`` and ``dbtable``.
         ``env:NAME`` is the value of an environment variable.
@@ -86,6 +89,9 @@ class Input(Definition):
     format: Format = "csv"
     options: dict[str, bool | int | float | str] = {}
     columns: dict[str, ColumnName] = {}
+    #: Files of a Delta table that are read, for incremental loads, and the instance that a version is.
+    _only: frozenset[str] | None = PrivateAttr(default=None)
+    _instance: int | None = PrivateAttr(default=None)
 
     @field_validator("options")
     @classmethod
@@ -107,14 +113,43 @@ class Input(Definition):
             for name in ("format", "options"):
                 if name in self.model_fields_set:
                     raise ValueError(f"{name} is for files; omit it with {given[0]}")
+        elif self.format == "kafka" and "kafka.bootstrap.servers" not in self.options:
+            raise ValueError("options.kafka.bootstrap.servers is required for format: kafka")
         elif self.format in ("delta", "iceberg") and not isinstance(self.path, str):
             raise ValueError(f"path is a list; format: {self.format} takes one table")
         return self
 
+    def restricted(self, files: Iterable[str]) -> Input:
+        """The same Delta table, of which only some files are read."""
+        made = self.model_copy()
+        made._only = frozenset(files)
+        return made
+
+    def at_version(self, version: str, instance: int) -> Input:
+        """A version of the table, whose rows are those of an instance."""
+        made = self.model_copy(update={"options": {**self.options, "versionAsOf": version}})
+        made._instance = instance
+        return made
+
+    @property
+    def instance(self) -> int | None:
+        """The instance that all rows belong to; default: their time says so."""
+        return self._instance
+
+    @property
+    def only(self) -> frozenset[str] | None:
+        """Names of the files that are read of a Delta table; default: all."""
+        return self._only
+
     @property
     def paths(self) -> list[str]:
         """Files; empty for tables and queries."""
-        if self.path is None or self.format in ("delta", "iceberg"):
+        return [] if self.format in ("delta", "iceberg", "kafka") else self.names
+
+    @property
+    def names(self) -> list[str]:
+        """The paths of files or tables, or the topics, as a list."""
+        if self.path is None:
             return []
         return [self.path] if isinstance(self.path, str) else list(self.path)
 
@@ -124,7 +159,7 @@ class Input(Definition):
         for text in (self.table, self.path, None if self.query is None else "query"):
             if isinstance(text, str):
                 return text
-        return "jdbc" if self.format == "jdbc" else ", ".join(self.paths)
+        return "jdbc" if self.format == "jdbc" else ", ".join(self.names)
 
 
 class WeightColumn(Definition):
@@ -228,24 +263,34 @@ class CleaningRules(Definition):
 
 
 class InstanceRules(Definition):
-    """Division of the time into instances: instance i holds the rows from ``start + i · period``.
+    """Division of the time into instances: instance i holds the rows from ``start + i · period``, or a table version.
 
     Attributes
     ----------
-    period : str
-        Such as ``15min``, ``1h``, ``1d`` or ``1w``.
+    by : {"time", "version"}
+        ``version``: every version of a Delta table or snapshot of an Iceberg table is an instance with all rows that
+        the table had; it starts when the version was committed.
+    period : str, optional
+        Such as ``15min``, ``1h``, ``1d`` or ``1w``. Required by time.
     start : date, optional
-        Default: the multiple of the period before the first row.
+        Default: the multiple of the period before the first row; the first version that the table still has.
     pack : int
         Instances per slice file.
     bins : int
         Groups of subgraphs of a partition that can be read separately.
     """
 
-    period: Period
+    by: Literal["time", "version"] = "time"
+    period: Period | None = None
     start: Moment | None = None
     pack: int = Field(default=10, ge=1, le=1_000_000, strict=True)
     bins: int = Field(default=5, ge=1, le=100_000, strict=True)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> InstanceRules:
+        if (self.period is None) != (self.by == "version"):
+            raise ValueError("period is required" if self.period is None else "period is not for by: version; omit it")
+        return self
 
 
 class PartitionRules(Definition):
@@ -393,8 +438,11 @@ class IngestSpec(Definition):
 
     @model_validator(mode="after")
     def _fits_together(self) -> IngestSpec:
+        if self.by_version:
+            self._check_versions()
         if self.timestamp is None:
-            for name, given in (("clean.window", self.clean.window), ("instances", self.instances)):
+            timed = None if self.by_version else self.instances
+            for name, given in (("clean.window", self.clean.window), ("instances", timed)):
                 if given is not None:
                     raise ValueError(f"{name} requires the field timestamp")
         if self.instances is not None and self.clean.duplicates == "keep":
@@ -407,6 +455,24 @@ class IngestSpec(Definition):
             _attribute_of(name, one.type)
         self._check_vertices()
         return self
+
+    def _check_versions(self) -> None:
+        if self.timestamp is not None or any(table.timestamp is not None for table in self.vertices):
+            raise ValueError("timestamp is not for instances.by: version; omit it")
+        if len(self.inputs) != 1 or self.inputs[0].format not in ("delta", "iceberg"):
+            raise ValueError("instances.by: version requires one input with format: delta or iceberg")
+        if any(name.lower() in ("versionasof", "timestampasof") for name in self.inputs[0].options):
+            raise ValueError("inputs[0].options: instances.by: version reads all versions; omit the version")
+
+    @property
+    def by_version(self) -> bool:
+        """Whether the instances are versions of a table."""
+        return self.instances is not None and self.instances.by == "version"
+
+    @property
+    def timed(self) -> bool:
+        """Whether rows have a time: a moment, or the number of a version."""
+        return self.timestamp is not None or self.by_version
 
     def _check_vertices(self) -> None:
         owner: dict[str, int] = {}

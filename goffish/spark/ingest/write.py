@@ -42,9 +42,8 @@ class Places(NamedTuple):
     piece: NDArray[np.int64]
 
     @classmethod
-    def of(cls, table: DataFrame) -> Places:
-        """Collect them."""
-        rows = table.toArrow()
+    def of(cls, rows: pa.Table) -> Places:
+        """Bring rows of `PLACES` into order."""
         number = rows.column("number").to_numpy()
         columns = [np.empty(number.size, np.int64) for _ in range(2)]
         for column, name in zip(columns, ("spot", "piece"), strict=True):
@@ -89,8 +88,7 @@ def make_plan(places: Places, vertices: Vertices, spec: IngestSpec, store: str, 
     counts = np.bincount(_starts(pieces)[owner] + places.piece)
     starts = ends = None
     if windows is not None:
-        starts = windows.start + windows.period * np.arange(windows.size, dtype=np.int64)
-        ends = starts + windows.period
+        starts, ends = windows.starts, windows.ends
     rules = spec.instances
     fixed = [table.attribute_types for table in spec.vertices if table.timestamp is None]
     return Plan(
@@ -223,8 +221,9 @@ def with_empty_parts(plan: Plan, reports: Reports) -> Reports:
 
 
 def make_manifest(
-    plan: Plan, reports: Reports, values: Reports, edges: int, partitioner: Mapping[str, Any]
-) -> Manifest:
+    plan: Plan, reports: Reports, values: Reports, edges: int, partitioner: Mapping[str, Any],
+    loads: Mapping[str, Any] | None = None,
+) -> Manifest:  # fmt: skip
     """The manifest of the store from the reports of all partitions."""
     bodies = [reports[part][0] for part in range(plan.parts)]
     info = GraphInfo(
@@ -247,7 +246,7 @@ def make_manifest(
             entries |= report["files"]
         order = [*body["files"], *sorted(set(entries) - set(body["files"]))]
         files.append({kind: FileEntry(**entries[kind]) for kind in order})
-    return Manifest(info, tuple(files))
+    return Manifest(info, tuple(files), loads or {})
 
 
 def publish(folder: Folder, manifest: Manifest) -> None:

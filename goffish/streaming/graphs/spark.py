@@ -23,9 +23,8 @@ import pyarrow.parquet as pq
 
 from goffish.errors import CheckpointError, GoffishError, InputError, JobError
 from goffish.gofs.times import Duration
-from goffish.gopher.spark.session import first_line
+from goffish.gopher.spark.session import check_classic, first_line
 from goffish.partial import local_path
-from goffish.spark.frames import classic
 from goffish.streaming.checkpoints import write_file, written
 from goffish.streaming.graphs.cgql.checks import Checked, check
 from goffish.streaming.graphs.cgql.parser import parse
@@ -505,7 +504,7 @@ def spark_queries(
     [Row(status='MATCHED', id='ann>bob:pays')]
     """
     checkpoint, output = local_path(checkpoint), local_path(output)
-    classic(updates.sparkSession)
+    check_classic(updates.sparkSession)
     _check_stream(updates)
     if shards < 0 or shards > 4096:
         raise InputError(f"shards = {shards}: must be from 0 to 4096")
@@ -731,7 +730,7 @@ def spark_algorithm(
     [(1, 1), (2, 1), (3, 1), (7, 7), (8, 7)]
     """
     checkpoint, output = local_path(checkpoint), output if callable(output) else local_path(output)
-    classic(edges.sparkSession)
+    check_classic(edges.sparkSession)
     _check_stream(edges)
     names = set(edges.columns)
     for name in ("src", "dst", *([] if lateness is None else ["t"]), *([] if weight is None else [weight])):

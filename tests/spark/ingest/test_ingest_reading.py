@@ -31,12 +31,9 @@ DAY = 86_400 * 10**6
 
 def _parsed(spark: Any, spec: dict[str, Any]) -> list[Any]:
     checked = read_spec(spec)
-    inner = run_module._inner(spark)
-    return (
-        parsed_rows(open_inputs(inner, checked, {}, spark, ""), checked)
-        .orderBy("input", "file", "block", "at")
-        .collect()
-    )
+    with run_module._inner(spark) as inner:
+        rows = parsed_rows(open_inputs(inner, checked, {}, spark, ""), checked)
+        return rows.orderBy("input", "file", "block", "at").collect()
 
 
 def test_typed_columns_and_kinds_of_time(spark: Any, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseCol
 from goffish.gofs.series.slices import ELEMENTS
 from goffish.gofs.store import read_manifest
 from goffish.graph import from_edges
-from goffish.spark.ingest.partition import _gather, _place_block
+from goffish.spark.ingest.partition import _Blocks, _place_block
 from goffish.spark.ingest.plan import Plan
 from goffish.spark.ingest.series import write_values
 from goffish.spark.ingest.slices import SPOT_BITS, find_all_pieces, find_pieces, write_partition
@@ -158,17 +158,23 @@ def test_values_are_those_of_one_machine_byte_by_byte(
 @given(cases(), st.integers(1, 5))
 def test_a_block_of_fennel_keeps_its_balance(case: Case, parts: int) -> None:
     simple = nx.Graph((u, v) for u, v in case.nx.edges if u != v)
-    arcs = np.array([pair for u, v in simple.edges for pair in ((u, v), (v, u))], np.int64).reshape(-1, 2)
-    n, chosen = case.graph.num_vertices, arcs[arcs[:, 0] % 2 == 0]
-    if not chosen.size:
+    n, blocks = case.graph.num_vertices, _Blocks(2, 0, "memory://blocks-of-fennel")
+    pairs = np.array(simple.edges, np.int64).reshape(-1, 2)
+    sent = blocks(pa.table({"u": pairs[:, 0], "v": pairs[:, 1]}))
+    mine = sent.rows[sent.target == 0]
+    if not mine.size:
         return
-    table = _gather(pa.table({"block": np.zeros(len(chosen)), "u": chosen[:, 0], "v": chosen[:, 1]}))
-    own, offsets, targets, known = (
-        np.frombuffer(table.column(name)[0].as_buffer(), kind)
-        for name, kind in (("vertices", "i8"), ("offsets", "i8"), ("targets", "i4"), ("known", "i8"))
+    made = blocks.gather(0, [sent.table.take(pa.array(mine))])
+    own = np.frombuffer(made.column("vertices")[0].as_buffer(), "i8")
+    arrays = pa.ipc.open_file(open_folder(blocks.place).read(made.column("name")[0].as_py())).read_all()
+    offsets, targets, known = (
+        np.frombuffer(arrays[name][0].as_buffer(), kind)
+        for name, kind in (("offsets", "i8"), ("targets", "i4"), ("known", "i8"))
     )
     rebuilt = {(int(own[at]), int(known[t])) for at in range(own.size) for t in targets[offsets[at] : offsets[at + 1]]}
-    assert rebuilt == {(int(u), int(v)) for u, v in chosen} and np.array_equal(known[: own.size], own)
+    arcs = [pair for u, v in simple.edges for pair in ((u, v), (v, u))]
+    assert rebuilt == {(u, v) for u, v in arcs if blocks._of(np.array([u]))[0] == 0}
+    assert np.array_equal(known[: own.size], own)
     owner = (known % parts).astype(np.int32)
     before = owner[own.size :].copy()
     _place_block(offsets, targets, owner, own.size, n, parts, simple.number_of_edges(), 1.1)

@@ -72,6 +72,17 @@ def test_a_full_file_is_read(tmp_path: Path) -> None:
         ({"inputs": [{"query": "select 1", "options": {"sep": ";"}}]}, "options is for files; omit it with query"),
         ({"inputs": [{"path": ["a", "b"], "format": "delta"}]}, "path is a list; format: delta takes one table"),
         ({"inputs": [{"path": "a", "format": "jdbc"}]}, "path is not for format: jdbc; set options.url"),
+        (
+            {"inputs": [{"path": "a", "format": "kafka"}]},
+            "options.kafka.bootstrap.servers is required for format: kafka",
+        ),
+        ({"instances": {"by": "version"}}, "by: version requires one input with format: delta or iceberg"),
+        ({"instances": {"by": "version", "period": "1d"}}, "period is not for by: version; omit it"),
+        ({"instances": {"pack": 3}, "timestamp": "t"}, "period is required"),
+        (
+            {"instances": {"by": "version"}, "inputs": [{"path": "a", "format": "delta"}], "timestamp": "t"},
+            "timestamp is not for instances.by: version",
+        ),
         ({"source": 1.5}, "source = 1.5"),
         ({"labels": "numbers"}, "labels = 'numbers': should be 'integer' or 'text'"),
         ({"directed": "maybe"}, "directed = 'maybe'"),

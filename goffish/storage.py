@@ -38,6 +38,16 @@ def reason_of(error: OSError) -> str:
     return " ".join(str(error.strerror or error).split()) or type(error).__name__
 
 
+#: Protocols of object storage, where an object is visible only once its upload is complete.
+_WHOLE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"}
+
+
+def publishes_whole(system: Any) -> bool:
+    """Whether files of a file system appear complete or not at all."""
+    protocols = system.protocol
+    return not _WHOLE.isdisjoint((protocols,) if isinstance(protocols, str) else protocols)
+
+
 class _Translated:
     """A file system, or a file of one."""
 
