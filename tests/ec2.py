@@ -1,15 +1,18 @@
-"""A server of the AWS API on this machine: moto's, with faults, idempotent requests, recorded prices and interruptions."""
+"""A server of the AWS API on this machine: moto's, with faults, idempotency, recorded prices and interruptions."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
@@ -63,6 +66,10 @@ class Ec2Server(S3Server):
         Virtual processors by code of the quota.
     invisible : int
         Number of coming descriptions of machines that show none.
+    no_capacity : str
+        Error code of new fleets, which get no machine; empty: they get one.
+    ahead_s : float
+        Of the clock of AWS.
     """
 
     def __init__(self) -> None:
@@ -72,7 +79,7 @@ class Ec2Server(S3Server):
         self.prices: dict[tuple[str, str], Trace] = {}
         self.quotas: dict[str, float] = {}
         self.invisible = 0
-        self.user_data: list[str] = []
+        self.no_capacity, self.ahead_s = "", 0.0
         self.last: dict[str, Fields] = {}
         self._marked: dict[str, datetime] = {}
         self._answers: dict[tuple[str, str], tuple[Fields, bytes]] = {}
@@ -80,9 +87,6 @@ class Ec2Server(S3Server):
 
     def reset(self) -> None:
         """Forget everything."""
-        import moto.core.models as models
-
-        models.reset_model_data() if hasattr(models, "reset_model_data") else None
         from moto.ec2.models import ec2_backends
         from moto.iam.models import iam_backends
 
@@ -97,7 +101,7 @@ class Ec2Server(S3Server):
         self._marked.clear()
         self._answers.clear()
         self.quotas = {"L-1216C47A": 64.0, "L-34B43A08": 64.0}
-        self.invisible = 0
+        self.invisible, self.no_capacity, self.ahead_s = 0, "", 0.0
 
     @property
     def ec2(self) -> Any:
@@ -126,6 +130,12 @@ class Ec2Server(S3Server):
         self._marked[instance] = datetime.now(UTC)
 
     def _answer(self, environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        begin = start
+        if self.ahead_s:
+
+            def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+                return begin(status, [*headers, ("Date", formatdate(time.time() + self.ahead_s, usegmt=True))], *more)
+
         body = environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
         environment["wsgi.input"] = io.BytesIO(body)
         target = environment.get("HTTP_X_AMZ_TARGET", "")
@@ -155,7 +165,10 @@ class Ec2Server(S3Server):
         self, action: str, fields: Fields, environment: dict[str, Any], start: Callable[..., Any]
     ) -> Iterable[bytes]:
         """Answer a call; moto starts one more machine for each repetition."""
-        own = {"DescribeSpotPriceHistory": self._price_history, "DescribeSpotInstanceRequests": self._spot_requests}
+        own = {
+            "DescribeSpotPriceHistory": self._price_history, "DescribeSpotInstanceRequests": self._spot_requests,
+            "DeleteFleets": self._delete_fleets,
+        }  # fmt: skip
         if action in own and "DryRun" not in fields:
             return own[action](fields, start)
         if action == "DescribeInstances" and self.invisible:
@@ -172,6 +185,11 @@ class Ec2Server(S3Server):
                 return _refuse(start, "IdempotentParameterMismatch", "Arguments on this idempotent request differ")
             start("200 OK", _XML)
             return [before[1]]
+        if action == "CreateFleet" and self.no_capacity:
+            found = self._empty_fleet()
+            self._answers[action, token] = fields, found
+            start("200 OK", _XML)
+            return [found]
         codes: list[str] = []
 
         def remember(status: str, headers: Any, *more: Any) -> Any:
@@ -181,7 +199,35 @@ class Ec2Server(S3Server):
         found = b"".join(self._moto(environment, remember))
         if codes[0].startswith("200"):
             self._answers[action, token] = fields, found
+            for fleet in re.findall(rb"<fleetId>(.*?)</fleetId>", found):
+                members = re.findall(r"<item>(i-[0-9a-f]+)</item>", found.decode())
+                self.ec2.create_tags(members, {"aws:ec2:fleet-id": fleet.decode()})
         return [found]
+
+    def _empty_fleet(self) -> bytes:
+        """A fleet of the account without a machine, and the answer to its request."""
+        target = {"TotalTargetCapacity": 0, "DefaultTargetCapacityType": "spot"}
+        fleet = self.ec2.create_fleet(
+            on_demand_options={}, spot_options={}, target_capacity_specification=target, launch_template_configs=[],
+            excess_capacity_termination_policy="termination", replace_unhealthy_instances=False,
+            terminate_instances_with_expiration=True, fleet_type="instant", valid_from=None, valid_until=None,
+            tag_specifications=[{"ResourceType": "fleet", "Tags": [{"Key": "goffish", "Value": "t"}]}],
+        )  # fmt: skip
+        error = f"<errorCode>{self.no_capacity}</errorCode><errorMessage>no capacity here</errorMessage>"
+        body = f"<fleetId>{fleet.id}</fleetId><errorSet><item>{error}</item></errorSet><fleetInstanceSet/>"
+        return _xml("CreateFleetResponse", body)
+
+    def _delete_fleets(self, fields: Fields, start: Callable[..., Any]) -> list[bytes]:
+        """Delete fleets; moto refuses to delete those without machines."""
+        assert fields["TerminateInstances"] == "true", "AWS accepts nothing else for instant fleets"
+        for name, fleet in fields.items():
+            if name.startswith("FleetId."):
+                self.ec2.fleets[fleet].state = "deleted_terminating"
+                members = [one for one in self.running() if ("aws:ec2:fleet-id", fleet) in tags_of(one).items()]
+                for one in members:
+                    one.terminate()
+        start("200 OK", _XML)
+        return [_xml("DeleteFleetsResponse", "<successfulFleetDeletionSet/>")]
 
     def _price_history(self, fields: Fields, start: Callable[..., Any]) -> list[bytes]:
         types = {value for name, value in fields.items() if name.startswith("InstanceType.")}
@@ -219,8 +265,8 @@ class Ec2Server(S3Server):
             code = "marked-for-termination" if at is not None else "fulfilled"
             state = "closed" if one.state == "terminated" else "active"
             tags = "".join(
-                f"<item><key>{escape(tag['key'])}</key><value>{escape(tag['value'])}</value></item>"
-                for tag in one.get_tags()
+                f"<item><key>{escape(key)}</key><value>{escape(value)}</value></item>"
+                for key, value in tags_of(one).items()
             )
             items += (
                 f"<item><spotInstanceRequestId>sir-{one.id[2:]}</spotInstanceRequestId><state>{state}</state>"
@@ -235,6 +281,11 @@ class Ec2Server(S3Server):
     def _quota(self, fields: Mapping[str, str], start: Callable[..., Any]) -> list[bytes]:
         start("200 OK", [("Content-Type", "application/x-amz-json-1.1")])
         return [json.dumps({"Quota": {"Value": self.quotas[fields["QuotaCode"]]}}).encode()]
+
+
+def tags_of(one: Any) -> Fields:
+    """The tags of a resource of moto."""
+    return {tag["key"]: tag["value"] for tag in one.get_tags()}
 
 
 def _xml(name: str, body: str) -> bytes:

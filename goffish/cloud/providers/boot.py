@@ -1,8 +1,8 @@
 """What runs on a rented machine: the script that installs the worker, and the supervisor of one command.
 
 The script ends with the machine's power: when the command ends, when the installation fails, and at the maximum
-lifetime, which is scheduled before anything else. The supervisor (``python -m goffish.cloud.providers.boot``) needs the
-standard library only. It polls the metadata service of the machine (IMDSv2) for interruption notices.
+lifetime, which is scheduled before anything else. The supervisor (``python -m goffish.cloud.providers.boot``) polls the
+metadata service of the machine (IMDSv2) for interruption notices.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from goffish.cloud.billing import rent
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.prices import Trace, trace_of
 from goffish.cloud.providers.boot import Job, user_data
-from goffish.cloud.providers.ec2_account import Account, Ec2Options, Network, RefusedError, exactly, seconds
+from goffish.cloud.providers.ec2_account import Account, Ec2Options, Network, RefusedError, pattern_of, seconds
 from goffish.cloud.providers.machines import CapacityError, Machine, Market, Offer, Request, State
 from goffish.errors import InputError
 
@@ -380,7 +380,7 @@ class Ec2Provider:
 
     def _requested_before(self, request: Request) -> Machine:
         """The machine of a request that was made before with other options."""
-        filters = [{"Name": f"tag:{self._options.prefix}", "Values": [exactly(request.token)]}]
+        filters = [{"Name": f"tag:{self._options.prefix}", "Values": [pattern_of(request.token)]}]
         for one in self._instances(filters):
             if _tags(one).get(self._options.prefix) == request.token:
                 return self._machine(one, {})

@@ -174,8 +174,8 @@ class Account:
         return f"{self.options.prefix}:{name}"
 
     def filters(self, tags: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Return the filters of resources of this installation with some tags."""
-        found = [{"Name": f"tag:{self.tag(name)}", "Values": [exactly(value)]} for name, value in tags.items()]
+        """Return the filters of resources of this installation with some tags; check the found ones with `has`."""
+        found = [{"Name": f"tag:{self.tag(name)}", "Values": [pattern_of(value)]} for name, value in tags.items()]
         return [{"Name": "tag-key", "Values": [self.options.prefix]}, *found]
 
     def has(self, tags: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
@@ -311,7 +311,7 @@ class Account:
         with self._lock:  # clients are safe in threads, sessions are not
             if service not in self._clients:
                 config = Config(
-                    retries={"mode": "adaptive", "total_max_attempts": 8}, connect_timeout=5, read_timeout=60,
+                    retries={"mode": "adaptive", "total_max_attempts": 6}, connect_timeout=5, read_timeout=60,
                     max_pool_connections=32, user_agent_extra=f"goffish/{__version__}",
                 )  # fmt: skip
                 try:
@@ -356,9 +356,9 @@ class Account:
         return InputError(f"{name}: {_one_line(error)}")
 
 
-def exactly(text: str) -> str:
-    """Return the value of a filter that matches a text only: ``*`` and ``?`` match anything."""
-    return re.sub(r"([*?\\])", r"\\\1", text)
+def pattern_of(text: str) -> str:
+    """Return the value of a filter that matches a text, and few others: wildcards in filters cannot be quoted safely."""
+    return re.sub(r"[*?\\]", "?", text)
 
 
 def _operation(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers.boot import Job, user_data
-from goffish.cloud.providers.ec2_account import DENIED, Account, Ec2Options, RefusedError, exactly, seconds
+from goffish.cloud.providers.ec2_account import DENIED, Account, Ec2Options, RefusedError, seconds
 from goffish.errors import GoffishError, InputError, JobError
 
 #: Quotas of running standard machines (A, C, D, H, I, M, R, T, Z), in virtual processors.
@@ -382,7 +382,7 @@ def _quotas(account: Account) -> Iterator[Finding]:
 
 def _offered(account: Account, catalogue: Catalogue) -> Finding:
     names = [one.name for one in catalogue.classes if one.market == "on-demand"]
-    filters = [{"Name": "instance-type", "Values": [exactly(name) for name in names]}]
+    filters = [{"Name": "instance-type", "Values": names}]
     ok, found = _try("types", lambda: {
         one["InstanceType"]
         for one in account.pages(
