@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
@@ -68,8 +67,8 @@ class Ec2Server(S3Server):
         Number of coming descriptions of machines that show none.
     no_capacity : str
         Error code of new fleets, which get no machine; empty: they get one.
-    ahead_s : float
-        Of the clock of AWS.
+    busy_s : float
+        Processor time of the server.
     """
 
     def __init__(self) -> None:
@@ -79,7 +78,7 @@ class Ec2Server(S3Server):
         self.prices: dict[tuple[str, str], Trace] = {}
         self.quotas: dict[str, float] = {}
         self.invisible = 0
-        self.no_capacity, self.ahead_s = "", 0.0
+        self.no_capacity, self.busy_s = "", 0.0
         self.last: dict[str, Fields] = {}
         self._marked: dict[str, datetime] = {}
         self._answers: dict[tuple[str, str], tuple[Fields, bytes]] = {}
@@ -101,7 +100,7 @@ class Ec2Server(S3Server):
         self._marked.clear()
         self._answers.clear()
         self.quotas = {"L-1216C47A": 64.0, "L-34B43A08": 64.0}
-        self.invisible, self.no_capacity, self.ahead_s = 0, "", 0.0
+        self.invisible, self.no_capacity = 0, ""
 
     @property
     def ec2(self) -> Any:
@@ -130,12 +129,13 @@ class Ec2Server(S3Server):
         self._marked[instance] = datetime.now(UTC)
 
     def _answer(self, environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        begin = start
-        if self.ahead_s:
+        began = time.thread_time()
+        try:
+            return self._answered(environment, start)
+        finally:
+            self.busy_s += time.thread_time() - began
 
-            def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-                return begin(status, [*headers, ("Date", formatdate(time.time() + self.ahead_s, usegmt=True))], *more)
-
+    def _answered(self, environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         body = environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
         environment["wsgi.input"] = io.BytesIO(body)
         target = environment.get("HTTP_X_AMZ_TARGET", "")

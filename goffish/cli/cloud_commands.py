@@ -160,14 +160,14 @@ def _reap(
             say(f"{account.region}: nothing to remove")
             return
         rows = [[one.kind, one.id, one.state, _time(one.created_s), _pairs(one.tags)] for one in found]
-        print_table(f"{account.region}: {len(found):,} resources", ["kind", "id", "state", "created", "tags"], rows)
+        print_table(f"resources in {account.region}", ["kind", "id", "state", "created", "tags"], rows)
     if found and not yes:
         if json:
             print_json(body)
             return
         if not sys.stdin.isatty():
             raise InputError("nothing was removed: confirm with --yes")
-        if not typer.confirm(f"Remove {len(found):,} resources?"):
+        if not typer.confirm("Remove them?"):
             say("nothing was removed")
             return
     with progress_bar("removing") as update:

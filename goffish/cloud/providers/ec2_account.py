@@ -357,7 +357,7 @@ class Account:
 
 
 def pattern_of(text: str) -> str:
-    """Return the value of a filter that matches a text, and few others: wildcards in filters cannot be quoted safely."""
+    """Return the value of a filter that matches a text, and few others, as wildcards cannot be quoted safely."""
     return re.sub(r"[*?\\]", "?", text)
 
 
