@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from goffish.cloud.providers.machines import Machine
 
 
-class Cloud(StrEnum):
-    """Clouds with accounts."""
+class Account(StrEnum):
+    """Kinds of accounts that machines are rented with."""
 
     AWS = "aws"
 
@@ -37,14 +37,14 @@ class Role(StrEnum):
     TRUST = "trust"
 
 
-_Cloud = Annotated[Cloud, typer.Argument(metavar="CLOUD", help="Cloud: aws.", show_default=False)]
+_Account = Annotated[Account, typer.Argument(metavar="ACCOUNT", help="Kind of account: aws.", show_default=False)]
 _Options = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="YAML file of provider options.", show_default="AWS environment"),
 ]
-_Catalogue = Annotated[str, typer.Option(help="Catalogue of machine types: a file, or the name of a bundled one.")]
+_Cloud = Annotated[str, typer.Option(help="Catalogue of machine types: a YAML or JSON file, or a bundled name.")]
 _Tag = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Tag of the machines; repeatable.")]
-_DEFAULT_CATALOGUE = "ec2-2025"
+_DEFAULT_CLOUD = "ec2-2025"
 
 
 def add_cloud_commands(app: typer.Typer, group: Any) -> None:
@@ -56,31 +56,31 @@ def add_cloud_commands(app: typer.Typer, group: Any) -> None:
 
 
 def _check(
-    cloud: _Cloud,
+    account: _Account,
     options: _Options = None,
-    catalogue: _Catalogue = _DEFAULT_CATALOGUE,
+    cloud: _Cloud = _DEFAULT_CLOUD,
     json: Json = False,
 ) -> None:
     """Check credentials, permissions, quotas and the network of an account; exit with code 1 on a failed check."""
     from goffish.cloud.catalogue import read_catalogue
-    from goffish.cloud.providers.ec2_account import Account
+    from goffish.cloud.providers.ec2_account import Account as Calls
     from goffish.cloud.providers.ec2_setup import check_account
 
-    types = read_catalogue(catalogue)
-    account = Account(_read(options))
+    types = read_catalogue(cloud)
+    calls = Calls(_read(options))
     with working("checking"):
-        found = list(check_account(account, types))
+        found = list(check_account(calls, types))
     if json:
-        print_json({"cloud": str(cloud), "region": account.region, "checks": [one._asdict() for one in found]})
+        print_json({"account": str(account), "region": calls.region, "checks": [one._asdict() for one in found]})
     else:
         rows = [[one.name, "ok" if one.ok else "MISSING", one.detail] for one in found]
-        print_table(f"{cloud} in {account.region}", ["check", "state", "detail"], rows)
+        print_table(f"{account} in {calls.region}", ["check", "state", "detail"], rows)
     if not all(one.ok for one in found):
         raise typer.Exit(1)
 
 
 def _policy(
-    cloud: _Cloud,
+    account: _Account,
     role: Annotated[Role | None, typer.Option(help="Policy to print.", show_default="all three")] = None,
     bucket: Annotated[
         list[str] | None,
@@ -101,16 +101,16 @@ def _policy(
 
 
 def _machines(
-    cloud: _Cloud,
+    account: _Account,
     tag: _Tag = None,
     options: _Options = None,
-    catalogue: _Catalogue = _DEFAULT_CATALOGUE,
+    cloud: _Cloud = _DEFAULT_CLOUD,
     json: Json = False,
 ) -> None:
     """List machines with their states and costs; ended ones for about an hour."""
     from goffish.cloud.catalogue import read_catalogue
 
-    tags, types = name_values(tag, "--tag"), read_catalogue(catalogue)
+    tags, types = name_values(tag, "--tag"), read_catalogue(cloud)
     with working("listing"):
         found = asyncio.run(_list(_read(options), types, tags))
     if json:
@@ -137,7 +137,7 @@ async def _list(options: Ec2Options, types: Catalogue, tags: Mapping[str, str]) 
 
 
 def _reap(
-    cloud: _Cloud,
+    account: _Account,
     tag: _Tag = None,
     older_than: Annotated[
         float | None, typer.Option(**duration("h"), help="Minimum age; numbers are hours.", show_default="any age")
@@ -147,20 +147,20 @@ def _reap(
     json: Json = False,
 ) -> None:
     """List what GoFFish has made in an account, and remove it after confirmation; --json only lists without --yes."""
-    from goffish.cloud.providers.ec2_account import Account
+    from goffish.cloud.providers.ec2_account import Account as Calls
     from goffish.cloud.providers.ec2_setup import leftovers, remove
 
     tags = name_values(tag, "--tag")
-    account = Account(_read(options))
+    calls = Calls(_read(options))
     with working("listing"):
-        found = leftovers(account, tags, None if older_than is None else older_than * 3600.0)
-    body: dict[str, Any] = {"region": account.region, "found": [one._asdict() for one in found], "removed": []}
+        found = leftovers(calls, tags, None if older_than is None else older_than * 3600.0)
+    body: dict[str, Any] = {"region": calls.region, "found": [one._asdict() for one in found], "removed": []}
     if not json:
         if not found:
-            say(f"{account.region}: nothing to remove")
+            say(f"{calls.region}: nothing to remove")
             return
         rows = [[one.kind, one.id, one.state, _time(one.created_s), _pairs(one.tags)] for one in found]
-        print_table(f"resources in {account.region}", ["kind", "id", "state", "created", "tags"], rows)
+        print_table(f"resources in {calls.region}", ["kind", "id", "state", "created", "tags"], rows)
     if found and not yes:
         if json:
             print_json(body)
@@ -171,7 +171,7 @@ def _reap(
             say("nothing was removed")
             return
     with progress_bar("removing") as update:
-        left = remove(account, found, update)
+        left = remove(calls, found, update)
     if json:
         gone = {one.id for one in found} - {one.id for one in left}
         print_json(body | {"removed": sorted(gone)})
