@@ -171,6 +171,9 @@ class Ec2Server(S3Server):
         }  # fmt: skip
         if action in own and "DryRun" not in fields:
             return own[action](fields, start)
+        if action == "DescribeFleets" and "FleetId.1" not in fields:  # AWS does not list instant fleets
+            start("200 OK", _XML)
+            return [_xml("DescribeFleetsResponse", "<fleetSet/>")]
         if action == "DescribeInstances" and self.invisible:
             self.invisible -= 1
             start("200 OK", _XML)
@@ -186,7 +189,7 @@ class Ec2Server(S3Server):
             start("200 OK", _XML)
             return [before[1]]
         if action == "CreateFleet" and self.no_capacity:
-            found = self._empty_fleet()
+            found = self._no_machine()
             self._answers[action, token] = fields, found
             start("200 OK", _XML)
             return [found]
@@ -204,8 +207,8 @@ class Ec2Server(S3Server):
                 self.ec2.create_tags(members, {"aws:ec2:fleet-id": fleet.decode()})
         return [found]
 
-    def _empty_fleet(self) -> bytes:
-        """A fleet of the account without a machine, and the answer to its request."""
+    def empty_fleet(self) -> str:
+        """A fleet of the account without a machine."""
         target = {"TotalTargetCapacity": 0, "DefaultTargetCapacityType": "spot"}
         fleet = self.ec2.create_fleet(
             on_demand_options={}, spot_options={}, target_capacity_specification=target, launch_template_configs=[],
@@ -213,8 +216,12 @@ class Ec2Server(S3Server):
             terminate_instances_with_expiration=True, fleet_type="instant", valid_from=None, valid_until=None,
             tag_specifications=[{"ResourceType": "fleet", "Tags": [{"Key": "goffish", "Value": "t"}]}],
         )  # fmt: skip
+        return str(fleet.id)
+
+    def _no_machine(self) -> bytes:
+        """The answer to a request of a fleet for which there is no machine."""
         error = f"<errorCode>{self.no_capacity}</errorCode><errorMessage>no capacity here</errorMessage>"
-        body = f"<fleetId>{fleet.id}</fleetId><errorSet><item>{error}</item></errorSet><fleetInstanceSet/>"
+        body = f"<fleetId>{self.empty_fleet()}</fleetId><errorSet><item>{error}</item></errorSet><fleetInstanceSet/>"
         return _xml("CreateFleetResponse", body)
 
     def _delete_fleets(self, fields: Fields, start: Callable[..., Any]) -> list[bytes]:

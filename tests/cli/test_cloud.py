@@ -158,8 +158,7 @@ def made(server: Ec2Server) -> None:
     vpc = server.ec2.get_default_vpc().id
     server.ec2.create_security_group("goffish-closed", "d", vpc, {"goffish": ""})
     server.ec2.create_security_group("other", "d", vpc, {"team": "x"})
-    server.no_capacity = "x"
-    server._empty_fleet()
+    server.ec2.create_tags([launch(server, job="b")], {"aws:ec2:fleet-id": server.empty_fleet()})
 
 
 def test_reap(server: Ec2Server, aws: Any) -> None:
@@ -168,13 +167,13 @@ def test_reap(server: Ec2Server, aws: Any) -> None:
     assert (unconfirmed.code, unconfirmed.err) == (2, "error: nothing was removed: confirm with --yes\n")
     listed = aws("reap", "aws", "--json").json
     kinds = [one["kind"] for one in listed["found"]]
-    assert kinds == ["fleet", "machine", "machine", "launch template", "volume", "security group"]
-    assert listed["removed"] == [] and len(server.running()) == 2
+    assert kinds == ["fleet", "machine", "machine", "machine", "launch template", "volume", "security group"]
+    assert listed["removed"] == [] and len(server.running()) == 3
     assert aws("reap", "aws", "--older-than", "1h", "--yes").out == f"{REGION}: nothing to remove\n"
     job = aws("reap", "aws", "--tag", "job=a", "--yes", "--json").json
     assert [one["kind"] for one in job["found"]] == ["machine", "launch template", "volume"]
-    assert len(job["removed"]) == 3 and len(server.running()) == 1
-    assert aws("reap", "aws", "--yes").out.endswith("3 removed\n")
+    assert len(job["removed"]) == 3 and len(server.running()) == 2
+    assert aws("reap", "aws", "--yes").out.endswith("4 removed\n")
     assert not server.running()
     assert [one.name for one in server.ec2.describe_security_groups() if one.name in ("other", "goffish-closed")] == [
         "other"

@@ -118,6 +118,10 @@ def test_wheels_are_installed_from_object_storage(service: MetadataServer, tmp_p
     assert subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 
+def test_commands_find_the_programs_of_the_installation(service: MetadataServer, tmp_path: Path) -> None:
+    assert supervised(service, tmp_path, job("python", "-c", f"import sys; assert sys.prefix == {sys.prefix!r}")) == 0
+
+
 def test_exit_codes(service: MetadataServer, tmp_path: Path) -> None:
     assert supervised(service, tmp_path, job("/bin/sh", "-c", "exit 3")) == 3
     assert supervised(service, tmp_path, job("/bin/sh", "-c", "kill -9 $$")) == 128 + signal.SIGKILL

@@ -128,7 +128,7 @@ def test_machines_are_closed_and_cleaned_up_by_ec2(server: Ec2Server, options: d
     (group,) = [one for one in server.ec2.describe_security_groups() if one.name == "goffish-closed"]
     assert call["SecurityGroupId.1"] == group.id and not group.ingress_rules
     script = base64.b64decode(call["UserData"]).decode()
-    packed = shlex.split(script.splitlines()[-1])[-1]
+    packed = shlex.split(script.splitlines()[-1])[-2]
     job = Job.unpacked(packed)
     assert job.command == ["work", "it's"]
     assert job.environment == {"AWS_DEFAULT_REGION": REGION}

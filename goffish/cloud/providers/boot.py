@@ -25,7 +25,7 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from types import FrameType
@@ -127,6 +127,7 @@ def user_data(job: Job, *, python: str, wheel: str | None, setup: Sequence[str] 
         "#!/bin/sh",
         "# GoFFish: install the worker, run one command, power off.",
         f"shutdown -P +{minutes}",
+        "began=$(cut -d. -f1 /proc/uptime)",
         "trap 'echo \"goffish: exit code $?, powering off\"; shutdown -P now' EXIT",
         "trap 'exit 143' TERM INT HUP",
         "set -eu",
@@ -150,7 +151,7 @@ def user_data(job: Job, *, python: str, wheel: str | None, setup: Sequence[str] 
                 f"{shlex.quote(wheel)} {file}"
             )
         lines.append(f'"$python" -m pip install --quiet {file}"[aws]"')
-    lines.append(f"\"$python\" -m goffish.cloud.providers.boot '{job.packed()}'")
+    lines.append(f'"$python" -m goffish.cloud.providers.boot \'{job.packed()}\' "$began"')
     script = "\n".join(lines) + "\n"
     if len(script.encode()) > MOST_USER_DATA:
         raise InputError(
@@ -234,7 +235,10 @@ class Supervisor:
             The command cannot be started.
         """
         notice = self._folder / "notice.json"
-        environment = child_environment() | dict(self._job.environment) | {NOTICE_VARIABLE: str(notice)}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # for goffish itself
+        environment = (
+            child_environment() | {"PATH": path} | dict(self._job.environment) | {NOTICE_VARIABLE: str(notice)}
+        )
         user: dict[str, object] = {}
         if os.geteuid() == 0:
             with contextlib.suppress(KeyError):
@@ -334,17 +338,19 @@ def main(arguments: Sequence[str]) -> int:
     Parameters
     ----------
     arguments : sequence of str
-        The packed job.
+        The packed job, and the uptime of the machine when its script began, in seconds.
 
     Returns
     -------
     int
         Exit code of the command; 2 if it cannot be started.
     """
-    (packed,) = arguments
+    packed, began = arguments
+    job = Job.unpacked(packed)
+    job = replace(job, lifetime_s=job.lifetime_s - (time.clock_gettime(time.CLOCK_BOOTTIME) - float(began)))
     with tempfile.TemporaryDirectory(prefix="goffish-", ignore_cleanup_errors=True) as folder:
         metadata = Metadata(os.environ.get(_ENDPOINT_VARIABLE) or _ENDPOINT)
-        supervisor = Supervisor(Job.unpacked(packed), metadata, folder)
+        supervisor = Supervisor(job, metadata, folder)
         signal.signal(signal.SIGTERM, supervisor.terminate)
         try:
             return supervisor.run()

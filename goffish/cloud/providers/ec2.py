@@ -21,9 +21,17 @@ from goffish.cloud.billing import rent
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.prices import Trace, trace_of
 from goffish.cloud.providers.boot import Job, user_data
-from goffish.cloud.providers.ec2_account import Account, Ec2Options, Network, RefusedError, pattern_of, seconds
+from goffish.cloud.providers.ec2_account import (
+    FLEET_TAG,
+    Account,
+    Ec2Options,
+    Network,
+    RefusedError,
+    pattern_of,
+    seconds,
+)
 from goffish.cloud.providers.machines import CapacityError, Machine, Market, Offer, Request, State
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 
 #: Error codes of requests that another type, zone or market, or a later request, may fulfil.
 _CAPACITY = frozenset({
@@ -49,7 +57,6 @@ _UNKNOWN_ID = re.compile(r"\bi-[0-9a-f]+")
 #: Maximum number of machines of a call that ends them, and of fleets.
 _BATCH, _FLEET_BATCH = 500, 25
 _MONTH_S = 730 * 3600.0
-_FLEET_TAG = "aws:ec2:fleet-id"
 _MOST_TAGS, _LONGEST_KEY, _LONGEST_VALUE = 45, 128, 256
 
 
@@ -244,7 +251,7 @@ class Ec2Provider:
         except RefusedError as error:
             if error.code in _CAPACITY:
                 raise self._no_capacity(request, error.code, error.said) from None
-            if error.code != "IdempotentParameterMismatch":
+            if error.code not in ("IdempotentInstanceTerminated", "IdempotentParameterMismatch"):
                 raise
             machine = self._requested_before(request)
         with self._lock:
@@ -345,18 +352,18 @@ class Ec2Provider:
             finally:
                 with contextlib.suppress(RefusedError):  # reap finds one that is left
                     account.call("ec2", "delete_launch_template", LaunchTemplateName=template)
-            found = next((one for one in reply.get("Instances", ()) if one.get("InstanceIds")), None)
-            if found is not None:
-                subnet = found.get("LaunchTemplateAndOverrides", {}).get("Overrides", {}).get("SubnetId", "")
+            made = next((one for one in reply.get("Instances", ()) if one.get("InstanceIds")), None)
+            if made is not None:
+                subnet = made.get("LaunchTemplateAndOverrides", {}).get("Overrides", {}).get("SubnetId", "")
                 return Machine(
-                    id=found["InstanceIds"][0], machine_type=request.machine_type, market=request.market,
+                    id=made["InstanceIds"][0], machine_type=request.machine_type, market=request.market,
                     zone=subnets.get(subnet, ""), state="pending", reason="", tags=dict(tags), requested_s=self.now,
                 )  # fmt: skip
             # The response of a repeated call is that of the first one, whose fleet was deleted since.
             fleet = reply["FleetId"]
-            state = account.call("ec2", "describe_fleets", FleetIds=[fleet])["Fleets"][0]["FleetState"]
+            found = account.call("ec2", "describe_fleets", FleetIds=[fleet])["Fleets"]
             self._delete_fleets([fleet])
-            if state.startswith("deleted"):
+            if any(one["FleetState"].startswith("deleted") for one in found):
                 continue
             errors = reply.get("Errors") or [{"ErrorCode": "UnfulfillableCapacity", "ErrorMessage": "no reason given"}]
             lasting = next((one for one in errors if one["ErrorCode"] not in _CAPACITY), None)
@@ -379,12 +386,14 @@ class Ec2Provider:
         return CapacityError(f"{request.machine_type}, {request.market}, {where}: {text} ({code})")
 
     def _requested_before(self, request: Request) -> Machine:
-        """The machine of a request that was made before with other options."""
+        """The machine of a request that was made before, with other options or until the machine ended."""
         filters = [{"Name": f"tag:{self._options.prefix}", "Values": [pattern_of(request.token)]}]
         for one in self._instances(filters):
             if _tags(one).get(self._options.prefix) == request.token:
                 return self._machine(one, {})
-        raise InputError(f"token {request.token!r} was used for another request; use a new one")
+        raise InputError(
+            f"token {request.token!r} was used before, for a machine that is not listed any more; use a new one"
+        )
 
     def _release(self, ids: list[str]) -> None:
         for first in range(0, len(ids), _BATCH):
@@ -402,10 +411,12 @@ class Ec2Provider:
                         raise
                     with self._lock:
                         fresh = unknown & self._recent.keys()
-                if fresh and time.monotonic() < patience:
+                if not fresh:
+                    batch = [one for one in batch if one not in unknown]
+                elif time.monotonic() < patience:
                     time.sleep(0.5)  # not visible yet
                 else:
-                    batch = [one for one in batch if one not in unknown]
+                    raise JobError(f"{', '.join(sorted(fresh))}: not visible in EC2 yet; release again")
 
     def _machines(self, tags: dict[str, str]) -> list[Machine]:
         instances = [one for one in self._instances(self._account.filters(tags)) if self._account.has(_tags(one), tags)]
@@ -415,8 +426,9 @@ class Ec2Provider:
         notices = self._notices() if live_spot else {}
         found = [self._machine(one, notices) for one in instances]
         ended = {one.id for one in found if one.ended}
-        fleets = {_tags(one).get(_FLEET_TAG) for one in instances if one["InstanceId"] in ended}
-        self._delete_fleets([one for one in fleets if one is not None and one not in self._deleted])
+        fleets = {_tags(one).get(FLEET_TAG) for one in instances if one["InstanceId"] in ended}
+        with contextlib.suppress(RefusedError):  # of those who may only read
+            self._delete_fleets([one for one in fleets if one is not None and one not in self._deleted])
         visible = {one.id for one in found}
         with self._lock:
             now = time.monotonic()

@@ -33,6 +33,8 @@ _LATER = frozenset({
     "InternalError", "InternalFailure", "RequestLimitExceeded", "ServiceUnavailable", "SlowDown", "Throttling",
     "ThrottlingException", "TooManyRequestsException", "Unavailable",
 })  # fmt: skip
+#: Tag of EC2 at machines of fleets.
+FLEET_TAG = "aws:ec2:fleet-id"
 _Id = Annotated[str, Field(pattern=r"^[a-z]+-[0-9a-f]{8,17}$")]
 
 

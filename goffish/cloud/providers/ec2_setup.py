@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers.boot import Job, user_data
-from goffish.cloud.providers.ec2_account import DENIED, Account, Ec2Options, RefusedError, seconds
+from goffish.cloud.providers.ec2_account import DENIED, FLEET_TAG, Account, Ec2Options, RefusedError, seconds
 from goffish.errors import GoffishError, InputError, JobError
 
 #: Quotas of running standard machines (A, C, D, H, I, M, R, T, Z), in virtual processors.
@@ -200,8 +200,15 @@ def check_account(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
     Yields
     ------
     Finding
+
+    Raises
+    ------
+    InputError
+        The catalogue has no machine type on demand.
     """
     options = account.options
+    if all(one.market != "on-demand" for one in catalogue.classes):
+        raise InputError("machine_types: the catalogue has none on demand")
     ok, found = _try("credentials", lambda: account.call("sts", "get_caller_identity"))
     yield Finding("credentials", ok, found["Arn"] if ok else found)
     if not ok:
@@ -304,12 +311,12 @@ def _reads(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
 
 def _writes(account: Account, catalogue: Catalogue, subnet: str, group: str | None) -> Iterator[Finding]:
     """Try calls that change something without doing it."""
-    options = account.options
+    options, kind = account.options, next(one.name for one in catalogue.classes if one.market == "on-demand")
     name = f"{options.prefix}-check"
     script = user_data(
         Job(command=["true"], environment={}, lifetime_s=60.0), python=options.python, wheel=options.wheel
     )
-    launch: dict[str, Any] = {"InstanceType": catalogue.classes[0].name, "UserData": script}
+    launch: dict[str, Any] = {"InstanceType": kind, "UserData": script}
     if options.image is not None:
         launch["ImageId"] = options.image
     if group is not None:
@@ -322,7 +329,7 @@ def _writes(account: Account, catalogue: Catalogue, subnet: str, group: str | No
             "TagSpecifications": [account.tags_of(one, {}, name) for one in ("instance", "volume")],
         },
         "create_launch_template": {
-            "LaunchTemplateName": name, "LaunchTemplateData": {"InstanceType": catalogue.classes[0].name},
+            "LaunchTemplateName": name, "LaunchTemplateData": {"InstanceType": kind},
             "TagSpecifications": [account.tags_of("launch-template", {}, name)],
         },
     }  # fmt: skip
@@ -433,13 +440,17 @@ def _every(account: Account, tags: Mapping[str, str]) -> Iterator[Leftover]:
     for one in account.pages("ec2", "describe_spot_instance_requests", "SpotInstanceRequests", Filters=filters):
         if account.has(tags_of(one), tags) and one["State"] in ("open", "active"):
             yield leftover("spot request", one, "SpotInstanceRequestId", one["State"], "CreateTime")
-    for one in account.pages("ec2", "describe_fleets", "Fleets"):
-        if account.has(tags_of(one), tags) and not one["FleetState"].startswith("deleted"):
-            yield leftover("fleet", one, "FleetId", one["FleetState"], "CreateTime")
-    for reservation in account.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=1000):
-        for one in reservation["Instances"]:
-            if account.has(tags_of(one), tags) and one["State"]["Name"] not in ("shutting-down", "terminated"):
-                yield leftover("machine", one, "InstanceId", one["State"]["Name"], "LaunchTime")
+    pages = account.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=1000)
+    every = [one for page in pages for one in page["Instances"] if account.has(tags_of(one), tags)]
+    # EC2 does not list the fleets of single requests, only shows those that are named.
+    fleets = sorted({tags_of(one)[FLEET_TAG] for one in every if FLEET_TAG in tags_of(one)})
+    for first in range(0, len(fleets), _FLEET_BATCH):
+        for one in account.call("ec2", "describe_fleets", FleetIds=fleets[first : first + _FLEET_BATCH])["Fleets"]:
+            if not one["FleetState"].startswith("deleted"):
+                yield leftover("fleet", one, "FleetId", one["FleetState"], "CreateTime")
+    for one in every:
+        if one["State"]["Name"] not in ("shutting-down", "terminated"):
+            yield leftover("machine", one, "InstanceId", one["State"]["Name"], "LaunchTime")
     for one in account.pages("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters):
         if account.has(tags_of(one), tags):
             yield leftover("launch template", one, "LaunchTemplateId", "available", "CreateTime")
