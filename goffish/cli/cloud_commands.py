@@ -29,8 +29,8 @@ class Account(StrEnum):
     AWS = "aws"
 
 
-class Role(StrEnum):
-    """Holders of permissions."""
+class Policy(StrEnum):
+    """Policies of an account."""
 
     LAUNCHER = "launcher"
     WORKER = "worker"
@@ -81,8 +81,11 @@ def _check(
 
 def _policy(
     account: _Account,
-    role: Annotated[Role | None, typer.Option(help="Policy to print.", show_default="all three")] = None,
-    bucket: Annotated[
+    policy: Annotated[
+        Policy | None,
+        typer.Argument(metavar="POLICY", help="Policy: launcher, worker or trust.", show_default="all three"),
+    ] = None,
+    storage: Annotated[
         list[str] | None,
         typer.Option(metavar="URI", help="Object storage of jobs, as s3://BUCKET/PREFIX; repeatable."),
     ] = None,
@@ -96,8 +99,8 @@ def _policy(
     where = region or given.region
     if where is None:
         raise InputError("--region is required, or region in --options")
-    found = policies(given, where, bucket or ())
-    sys.stdout.write(as_json(found if role is None else found[role]) + "\n")
+    found = policies(given, where, storage or ())
+    sys.stdout.write(as_json(found if policy is None else found[policy]) + "\n")
 
 
 def _machines(

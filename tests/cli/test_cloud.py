@@ -58,7 +58,7 @@ def test_policies(place: Place) -> None:
     (place / "aws.yaml").write_text(
         "region: eu-west-1\ninstance_profile: worker\nwheel: s3://lake/w/g-1.whl\nprefix: x\n"
     )
-    args = ("cloud", "policy", "aws", "--options", "aws.yaml", "--bucket", "s3://lake/jobs")
+    args = ("cloud", "policy", "aws", "--options", "aws.yaml", "--storage", "s3://lake/jobs")
     found = place(*args).json
     assert found.keys() == {"launcher", "worker", "trust"}
     statements = {one["Sid"]: one for one in found["launcher"]["Statement"]}
@@ -73,16 +73,16 @@ def test_policies(place: Place) -> None:
     assert resources == [["arn:aws:s3:::lake/jobs/*"], ["arn:aws:s3:::lake"], ["arn:aws:s3:::lake/w/g-1.whl"]]
     for role in found:
         assert len(json.dumps(found[role], separators=(",", ":"))) < 6144  # limit of a managed policy
-        assert place(*args, "--role", role).json == found[role]
-    assert "arn:aws-cn:s3:::lake" in place(*args, "--region", "cn-north-1", "--role", "worker").out
+        assert place(*args, role).json == found[role]
+    assert "arn:aws-cn:s3:::lake" in place(*args, "--region", "cn-north-1", "worker").out
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (("policy", "aws"), "--region is required, or region in --options"),
-        (("policy", "aws", "--region", "us-east-1", "--bucket", "lake"), "--bucket lake: is not the URI of a bucket"),
-        (("policy", "aws", "--region", "us-east-1", "--bucket", "s3://*"), "s3://*: is not the URI of a bucket"),
+        (("policy", "aws", "--region", "us-east-1", "--storage", "lake"), "--storage lake: is not the URI of a bucket"),
+        (("policy", "aws", "--region", "us-east-1", "--storage", "s3://*"), "s3://*: is not the URI of a bucket"),
         (("check", "azure"), "Invalid value for 'ACCOUNT': 'azure' is not one of 'aws'"),
         (("check", "aws", "--options", "none.yaml"), "none.yaml: cannot be read"),
         (("machines", "aws", "--tag", "a"), "--tag a: give NAME=VALUE"),

@@ -67,14 +67,14 @@ class Leftover(NamedTuple):
     tags: Mapping[str, str]
 
 
-def policies(options: Ec2Options, region: str, buckets: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+def policies(options: Ec2Options, region: str, storage: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
     """Return the least permissions as IAM policies.
 
     Parameters
     ----------
     options : Ec2Options
     region : str
-    buckets : sequence of str
+    storage : sequence of str
         ``s3://BUCKET/PREFIX`` of jobs, which the launcher and its machines read and write.
 
     Returns
@@ -85,7 +85,7 @@ def policies(options: Ec2Options, region: str, buckets: Sequence[str] = ()) -> d
     Raises
     ------
     InputError
-        A bucket is not an ``s3://`` URI.
+        A storage is not an ``s3://`` URI.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def policies(options: Ec2Options, region: str, buckets: Sequence[str] = ()) -> d
     ec2, tag = f"arn:{partition}:ec2:{region}:*", options.prefix
     created = {"Null": {f"aws:RequestTag/{tag}": "false"}}
     ours = {"Null": {f"aws:ResourceTag/{tag}": "false"}}
-    storage = _storage(partition, options, buckets)
+    objects = _storage(partition, storage)
     launcher = [
         {
             "Sid": "Read", "Effect": "Allow", "Action": [f"ec2:{one}" for one in _READ], "Resource": "*",
@@ -152,19 +152,19 @@ def policies(options: Ec2Options, region: str, buckets: Sequence[str] = ()) -> d
         })  # fmt: skip
     host = "ec2.amazonaws.com.cn" if partition == "aws-cn" else "ec2.amazonaws.com"
     trust = [{"Effect": "Allow", "Principal": {"Service": host}, "Action": ["sts:AssumeRole"]}]
-    worker = storage + _wheel(partition, options)
+    worker = objects + _wheel(partition, options)
     return {
         name: {"Version": "2012-10-17", "Statement": statements}
-        for name, statements in (("launcher", launcher + storage), ("worker", worker), ("trust", trust))
+        for name, statements in (("launcher", launcher + objects), ("worker", worker), ("trust", trust))
     }
 
 
-def _storage(partition: str, options: Ec2Options, buckets: Sequence[str]) -> list[dict[str, Any]]:
+def _storage(partition: str, storage: Sequence[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for number, uri in enumerate(buckets, 1):
+    for number, uri in enumerate(storage, 1):
         bucket, _, folder = uri.removeprefix("s3://").partition("/")
         if not uri.startswith("s3://") or not bucket or set(uri) & set("*?$"):
-            raise InputError(f"--bucket {uri}: is not the URI of a bucket; give s3://BUCKET or s3://BUCKET/PREFIX")
+            raise InputError(f"--storage {uri}: is not the URI of a bucket; give s3://BUCKET or s3://BUCKET/PREFIX")
         folder = folder.strip("/")
         inside = f"{folder}/*" if folder else "*"
         found += [
@@ -281,7 +281,7 @@ def _profile(account: Account) -> Finding:
         return Finding("instance profile", False, found)
     roles = [one["RoleName"] for one in found["InstanceProfile"]["Roles"]]
     if not roles:
-        return Finding("instance profile", False, f"{name} has no role; see goffish cloud policy aws --role worker")
+        return Finding("instance profile", False, f"{name} has no role; see goffish cloud policy aws worker")
     return Finding("instance profile", True, f"{name} with the role {roles[0]}")
 
 
@@ -352,7 +352,7 @@ def _writes(account: Account, catalogue: Catalogue, subnet: str, group: str | No
 
 def _permissions(name: str, refused: list[str]) -> Finding:
     if refused:
-        return Finding(name, False, f"missing: {', '.join(refused)}; see goffish cloud policy aws --role launcher")
+        return Finding(name, False, f"missing: {', '.join(refused)}; see goffish cloud policy aws launcher")
     return Finding(name, True, "granted")
 
 
