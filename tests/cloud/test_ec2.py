@@ -167,6 +167,33 @@ def test_requests_are_repeated_after_a_crash(server: Ec2Server, options: dict[st
     assert other.id != first.id
 
 
+def test_launch_templates_of_a_crashed_launcher(server: Ec2Server, options: dict[str, Any]) -> None:
+    """One that is left does not hinder the repeated request, and is removed after it."""
+    server.faults += [
+        Fault("CreateFleet", "InternalError", "An internal error has occurred", 99, status=500),
+        Fault("DeleteLaunchTemplate", "UnauthorizedOperation", "no"),
+    ]
+    with pytest.raises(JobError, match=r"CreateFleet in us-east-1: An internal error has occurred .*retry later"):
+        run(provider(options).request(ASKED))
+    assert len(server.ec2.launch_templates) == 1 and not server.instances()
+    server.faults.clear()
+    assert run(provider(options).request(ASKED)).state == "pending"
+    assert not server.ec2.launch_templates and len(server.running()) == 1
+
+
+def test_requests_side_by_side(server: Ec2Server, options: dict[str, Any]) -> None:
+    """Two launchers that request the same machines at the same time start each once, in one group."""
+    rents = [provider(one_zone(options)) for _ in range(2)]
+
+    async def together() -> list[Machine]:
+        requests = [one.request(replace(ASKED, token=str(number))) for number in range(6) for one in rents]
+        return await asyncio.gather(*requests)
+
+    made = run(together())
+    assert len({one.id for one in made}) == len(server.running()) == 6
+    assert [one.name for one in server.ec2.describe_security_groups()].count("goffish-closed") == 1
+
+
 CODES = {
     "InsufficientInstanceCapacity": "We currently do not have sufficient c7i.large capacity",
     "SpotMaxPriceTooLow": "Your Spot request price of 0.01 is lower than the minimum required 0.04",
@@ -253,6 +280,8 @@ def test_no_credentials(server: Ec2Server, options: dict[str, Any], monkeypatch:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(InputError, match="no region is set; set region in the options, or AWS_REGION"):
         provider(options)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert Account(Ec2Options()).region == "eu-west-1"
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(InputError, match=r"\(nobody\) could not be found; check AWS_PROFILE"):
         provider(options)

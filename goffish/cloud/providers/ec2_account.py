@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -156,7 +157,8 @@ class Account:
 
         self.options, self._errors = options, botocore.exceptions
         try:
-            self._session = boto3.Session(region_name=options.region)
+            # Most programs for AWS read AWS_REGION; boto3 reads AWS_DEFAULT_REGION only.
+            self._session = boto3.Session(region_name=options.region or os.environ.get("AWS_REGION"))
         except botocore.exceptions.BotoCoreError as error:
             raise InputError(f"AWS: {_one_line(error)}; check AWS_PROFILE") from None
         if self._session.region_name is None:
