@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from goffish.cloud.providers.machines import Machine
 
 
-class Account(StrEnum):
+class AccountKind(StrEnum):
     """Kinds of accounts that machines are rented with."""
 
     AWS = "aws"
@@ -37,7 +38,7 @@ class Policy(StrEnum):
     TRUST = "trust"
 
 
-_Account = Annotated[Account, typer.Argument(metavar="ACCOUNT", help="Kind of account: aws.", show_default=False)]
+_Kind = Annotated[AccountKind, typer.Argument(metavar="ACCOUNT", help="Kind of account: aws.", show_default=False)]
 _Options = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="YAML file of provider options.", show_default="AWS environment"),
@@ -56,18 +57,18 @@ def add_cloud_commands(app: typer.Typer, group: Any) -> None:
 
 
 def _check(
-    account: _Account,
+    account: _Kind,
     options: _Options = None,
     cloud: _Cloud = _DEFAULT_CLOUD,
     json: Json = False,
 ) -> None:
     """Check credentials, permissions, quotas and the network of an account; exit with code 1 on a failed check."""
     from goffish.cloud.catalogue import read_catalogue
-    from goffish.cloud.providers.ec2_account import Account as Calls
+    from goffish.cloud.providers.ec2_account import Account
     from goffish.cloud.providers.ec2_setup import check_account
 
     types = read_catalogue(cloud)
-    calls = Calls(_read(options))
+    calls = Account(_read(options))
     with working("checking"):
         found = list(check_account(calls, types))
     if json:
@@ -80,7 +81,7 @@ def _check(
 
 
 def _policy(
-    account: _Account,
+    account: _Kind,
     policy: Annotated[
         Policy | None,
         typer.Argument(metavar="POLICY", help="Policy: launcher, worker or trust.", show_default="all three"),
@@ -104,7 +105,7 @@ def _policy(
 
 
 def _machines(
-    account: _Account,
+    account: _Kind,
     tag: _Tag = None,
     options: _Options = None,
     cloud: _Cloud = _DEFAULT_CLOUD,
@@ -117,7 +118,7 @@ def _machines(
     with working("listing"):
         found = asyncio.run(_list(_read(options), types, tags))
     if json:
-        print_json({"machines": [_facts(one) | {"cost": cost} for one, cost in found]})
+        print_json({"machines": [asdict(one) | {"cost": cost} for one, cost in found]})
         return
     rows = [
         [one.id, one.machine_type, one.market, one.zone, one.state, _time(one.requested_s), cost, _pairs(one.tags)]
@@ -140,7 +141,7 @@ async def _list(options: Ec2Options, types: Catalogue, tags: Mapping[str, str]) 
 
 
 def _reap(
-    account: _Account,
+    account: _Kind,
     tag: _Tag = None,
     older_than: Annotated[
         float | None, typer.Option(**duration("h"), help="Minimum age; numbers are hours.", show_default="any age")
@@ -150,11 +151,11 @@ def _reap(
     json: Json = False,
 ) -> None:
     """List what GoFFish has made in an account, and remove it after confirmation; --json only lists without --yes."""
-    from goffish.cloud.providers.ec2_account import Account as Calls
+    from goffish.cloud.providers.ec2_account import Account
     from goffish.cloud.providers.ec2_setup import leftovers, remove
 
     tags = name_values(tag, "--tag")
-    calls = Calls(_read(options))
+    calls = Account(_read(options))
     with working("listing"):
         found = leftovers(calls, tags, None if older_than is None else older_than * 3600.0)
     body: dict[str, Any] = {"region": calls.region, "found": [one._asdict() for one in found], "removed": []}
@@ -188,12 +189,6 @@ def _read(options: str | None) -> Ec2Options:
     from goffish.cloud.providers.ec2_account import Ec2Options, read_ec2_options
 
     return Ec2Options() if options is None else read_ec2_options(options)
-
-
-def _facts(one: Machine) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(one)
 
 
 def _time(seconds: float | None) -> str | None:
