@@ -20,12 +20,14 @@ class MetadataServer:
         Valid tokens.
     refused : int
         Number of requests without a valid token.
+    recommended : int
+        Number of recommendations, each with another time.
     """
 
     def __init__(self) -> None:
         self.documents: dict[str, str] = {}
         self.tokens: set[str] = set()
-        self.refused = 0
+        self.refused = self.recommended = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -67,7 +69,9 @@ class MetadataServer:
 
     def rebalance(self) -> None:
         """Recommend to move the work."""
-        notice = {"noticeTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        self.recommended += 1
+        at = datetime.now(UTC) + timedelta(seconds=self.recommended)
+        notice = {"noticeTime": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
         self.documents["events/recommendations/rebalance"] = json.dumps(notice)
 
     def close(self) -> None:

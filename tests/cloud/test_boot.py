@@ -168,6 +168,19 @@ def test_recommendations_do_not_stop_commands(service: MetadataServer, tmp_path:
     assert '"kind": "rebalance"' in (tmp_path / "notice.json").read_text()
 
 
+def test_recommendations_do_not_replace_interruptions(service: MetadataServer, tmp_path: Path) -> None:
+    def both() -> None:
+        service.interrupt()
+        time.sleep(0.15)
+        service.rebalance()
+
+    when_ready(tmp_path, both)
+    again = SAVES.replace("sys.exit(0)", "time.sleep(0.6); saved = open(os.environ['GOFFISH_NOTICE']).read(); "
+                          "open('saved', 'w').write(saved); sys.exit(0)")  # fmt: skip
+    assert supervised(service, tmp_path, job(sys.executable, "-c", again)) == 0
+    assert '"kind": "interruption"' in (tmp_path / "saved").read_text()
+
+
 def test_commands_that_ignore_sigterm_are_killed_before_the_machine_ends(
     service: MetadataServer, tmp_path: Path
 ) -> None:

@@ -291,9 +291,11 @@ class Supervisor:
             self._reachable = False
             return
         for text, kind, field in ((advice, "rebalance", "noticeTime"), (action, "interruption", "time")):
-            if text is None or text in self._noticed:
+            # An interruption is the last word: a recommendation, whose time may change, does not replace it.
+            known = {kind, "interruption"} if kind == "rebalance" else {text}
+            if text is None or self._noticed & known:
                 continue
-            self._noticed.add(text)
+            self._noticed |= {text, kind}
             try:
                 body = json.loads(text)
                 at = datetime.fromisoformat(body[field]).astimezone(UTC)
