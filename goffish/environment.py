@@ -20,6 +20,11 @@ _ALLOWED = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in 
 _SECRET = re.compile("TOKEN|SECRET|PASS|PWD|KEY|CREDENTIAL|AUTH|JWT|COOKIE|_OPTS|_ARGS", re.IGNORECASE)
 
 
+def looks_secret(name: str) -> bool:
+    """Return whether the name of a variable suggests that its value is a secret."""
+    return _SECRET.search(name) is not None
+
+
 def child_environment(names: Iterable[str] = ()) -> dict[str, str]:
     """The variables of this process that a child gets: needed ones, and those of `names`.
 
@@ -36,6 +41,6 @@ def child_environment(names: Iterable[str] = ()) -> dict[str, str]:
     named = set(names)
     found = {
         name: value for name, value in os.environ.items()
-        if name in named or (_ALLOWED.fullmatch(name) and not _SECRET.search(name))
+        if name in named or (_ALLOWED.fullmatch(name) and not looks_secret(name))
     }  # fmt: skip
     return found | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}

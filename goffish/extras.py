@@ -45,6 +45,11 @@ EXTRAS = {
     "delta": Extra("Delta tables as sources and sinks of dataflows", {"deltalake": "deltalake"}),
     "cron": Extra("Cron texts as times of graph queries", {"croniter": "croniter"}),
     "http": Extra("Records that clients push to a dataflow over HTTP", {"uvicorn": "uvicorn"}),
+    "aws": Extra(
+        "Machines of Amazon EC2, and object storage of Amazon S3: goffish cloud",
+        {"boto3": "boto3", "botocore": "boto3", "s3fs": "s3fs", "yaml": "pyyaml"},
+        ("cloud",),
+    ),
     "service": Extra(
         "Dataflows, spot jobs, the scheduling service and flows on several machines: goffish plan, simulate, spot, "
         "serve, jobs, stream run --http, --listen and --policy, stream worker",

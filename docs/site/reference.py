@@ -88,6 +88,7 @@ MODULES = {
 MODELS = {
     "Dataflow (YAML)": ("goffish.scheduling.dataflow.model", "Dataflow", "`goffish plan` and `goffish simulate`."),
     "Catalogue of machine types (YAML)": ("goffish.cloud.catalogue", "Catalogue", "`--cloud` of many commands."),
+    "EC2 options (YAML)": ("goffish.cloud.providers.ec2_account", "Ec2Options", "`--options` of `goffish cloud`."),
     "Ingest (YAML)": ("goffish.spark.ingest.spec", "IngestSpec", "`goffish ingest`."),
     "Job": ("goffish.services.store.spec", "JobSpec", "What a client submits, as the service stores it."),
 }
@@ -102,6 +103,7 @@ VARIABLES = {
     "GOFFISH_DATA": "Folder of more price traces, availability traces and request rates than the bundled ones.",
     "GOFFISH_GRAPHFRAMES_JARS": "The two jars of GraphFrames, separated by a comma; default: from Maven.",
     "GOFFISH_WEBHOOK_SECRET": "Secret that signs what `goffish stream run|serve --deliver` sends to webhooks.",
+    "GOFFISH_NOTICE": "On rented machines: file that announces an interruption to the command; set by GoFFish.",
     "GOFFISH_TRACEBACK": "Set to 1 to print the traceback of an internal error.",
     "NUMBA_CACHE_DIR": "Folder of compiled kernels; default: in the package, or `~/.cache/numba` if that is read-only.",
 }

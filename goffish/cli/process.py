@@ -102,6 +102,7 @@ def _usage_error(error: Any) -> str:
         ("Input should be a valid integer, unable to parse string as an integer", "must be a whole number"),
         ("Input should be a valid number, unable to parse string as a number", "must be a number"),
         ("Input should be", "must be"),
+        ("Value error, ", ""),
     ):
         text = text.replace(words, plain)
     context = getattr(error, "ctx", None)

@@ -97,6 +97,7 @@ COMMANDS = {
     "delta": (["python", "-c", _TABLE], "read 2"),
     "cron": (["python", "-c", _CRON], "['work']"),
     "http": (["python", "-c", _RECEIVED], "answered 200"),
+    "aws": (["goffish", "cloud", "policy", "aws", "--region", "us-east-1"], "ec2:RunInstances"),
     "service": (["python", "-c", _SERVED, "{}"], "served"),
     "service,postgres": (["python", "-c", _SERVED, "{{'database': '{url}'}}"], "served"),
     "service,tracing": (["python", "-c", _SERVED, "{'traces': 'http://127.0.0.1:9'}"], "served"),
