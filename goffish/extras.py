@@ -44,6 +44,7 @@ EXTRAS = {
     "kafka": Extra("Kafka topics as sources and sinks of flows", {"confluent_kafka": "confluent-kafka"}),
     "delta": Extra("Delta tables as sources and sinks of dataflows", {"deltalake": "deltalake"}),
     "cron": Extra("Cron texts as times of graph queries", {"croniter": "croniter"}),
+    "kubernetes": Extra("Pods of Kubernetes as machines", {"kubernetes": "kubernetes", "yaml": "pyyaml"}),
     "http": Extra("Records that clients push to a dataflow over HTTP", {"uvicorn": "uvicorn"}),
     "aws": Extra(
         "Machines of Amazon EC2, and object storage of Amazon S3: goffish cloud",

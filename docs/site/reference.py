@@ -89,6 +89,12 @@ MODELS = {
     "Dataflow (YAML)": ("goffish.scheduling.dataflow.model", "Dataflow", "`goffish plan` and `goffish simulate`."),
     "Catalogue of machine types (YAML)": ("goffish.cloud.catalogue", "Catalogue", "`--cloud` of many commands."),
     "EC2 options (YAML)": ("goffish.cloud.providers.ec2_account", "Ec2Options", "`--options` of `goffish cloud`."),
+    "Rented machines (YAML)": ("goffish.cloud.providers.rental", "Rental", "`--rent` of `goffish serve`."),
+    "Kubernetes options (YAML)": (
+        "goffish.cloud.providers.kubernetes",
+        "KubernetesOptions",
+        "`kubernetes` of rented machines.",
+    ),
     "Ingest (YAML)": ("goffish.spark.ingest.spec", "IngestSpec", "`goffish ingest`."),
     "Job": ("goffish.services.store.spec", "JobSpec", "What a client submits, as the service stores it."),
 }

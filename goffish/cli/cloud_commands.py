@@ -21,7 +21,7 @@ from goffish.errors import InputError
 if TYPE_CHECKING:
     from goffish.cloud.catalogue import Catalogue
     from goffish.cloud.providers.ec2_account import Ec2Options
-    from goffish.cloud.providers.machines import Machine
+    from goffish.cloud.providers.protocol import Machine
 
 
 class AccountKind(StrEnum):

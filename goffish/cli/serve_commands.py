@@ -50,6 +50,13 @@ def _serve(
     clouds: Annotated[
         Path | None, typer.Option(help="Folder of additional cloud catalogues (*.yaml) for jobs.")
     ] = None,
+    rent: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file of the provider of machines for jobs with the runner cloud, and their storage.",
+            show_default="processes of the server",
+        ),
+    ] = None,
     cloud_speed: Annotated[
         float, typer.Option(help="Simulated cloud seconds per real second, for prices and billing.")
     ] = 360.0,
@@ -172,7 +179,7 @@ def _serve(
         flows=None if flows is None else local_path(flows).absolute(), max_storage_mb=max_storage, markets=markets,
         database=database, clients=clients, certificate=certificate, key=key, client_authority=client_authority,
         slots=slots, spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(),
-        cloud_speed=cloud_speed,
+        cloud_speed=cloud_speed, rent=None if rent is None else local_path(rent),
         rate=max_call_rate, burst=max(max_call_rate, 1.0), max_calls=max_calls,
         max_queued_per_client=max_queued_per_client, max_cores=max_cores, max_memory_mb=max_memory,
         max_run_s=max_run_time, max_option=max_option,

@@ -33,6 +33,10 @@ class SpotMarket:
     length_s : float
         Minimum length of the traces, in seconds.
 
+    Attributes
+    ----------
+    since : float
+
     Raises
     ------
     InputError
@@ -49,6 +53,7 @@ class SpotMarket:
                     f"prices {trace.name} reach from {moment_text(trace.start)} to {moment_text(trace.end)}, not from "
                     f"{moment_text(begin)} for {length_s / _HOUR_S:g} hours"
                 )
+        self.since = begin
         self._traces = {
             kind: Trace(trace.times - begin, trace.prices, trace.end - begin, trace.name)
             for kind, trace in traces.items()

@@ -256,7 +256,9 @@ class _RemoteFolder:
 
     def list(self) -> list[str]:
         with self._used("", "read"):
+            self._fs.invalidate_cache(self._root)  # other processes write files too
             found: Any = self._fs.find(self._root) if self._fs.exists(self._root) else []
+            self._fs.invalidate_cache(self._root)  # or one that is made later would not be there
         return sorted(name for f in found if not _of_lease(name := self._relative(f)))
 
     def _relative(self, full: str) -> str:

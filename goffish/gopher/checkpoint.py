@@ -6,6 +6,7 @@ import io
 import json
 import re
 import secrets
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from goffish.gopher.program import StateColumn
 from goffish.gopher.worker import Worker
 
 _MANIFEST, _ROWS, _MARK = "checkpoint.json", "rows-", "begun"
+_asked = threading.Event()
 #: Files of earlier checkpoints, and of those that were not completed.
 _OLD = re.compile(rf"step-\d{{8}}/|{_ROWS}.*\.jsonl$")
 #: Files of counter rows.
@@ -110,7 +112,7 @@ class CheckpointFolder:
             return None
 
     def due(self, superstep: int) -> bool:
-        return self.every > 0 and superstep % self.every == 0
+        return self.every > 0 and (superstep % self.every == 0 or _asked.is_set())
 
     def save(
         self,
@@ -226,6 +228,11 @@ class CheckpointFolder:
         except (NoSuchFileError, ValueError, TypeError) as error:
             raise CheckpointError(f"{manifest}: damaged checkpoint ({error})") from error
         return Checkpoint(body["superstep"], body["aggregates"], body["reported"], rows), pending
+
+
+def checkpoint_now() -> None:
+    """Let every superstep of this process end with a checkpoint from now on, as its machine will be taken back."""
+    _asked.set()
 
 
 def _step(superstep: int) -> str:

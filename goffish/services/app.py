@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from goffish.addresses import check_free, in_digits
+from goffish.cloud.providers.rental import read_rental
 from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
 from goffish.services.api.calls import FairThreads, Shared
@@ -165,6 +167,12 @@ class Server:
         runners["cloud"] = CloudRunner(
             inputs.resolve, cloud_by_name, settings.cloud_speed, limits=most, environment=given
         )
+        if settings.rent is not None:
+            rental = read_rental(settings.rent)
+            runners["cloud"] = replace(
+                runners["cloud"], pace=1.0, rent=lambda renting: rental.provider(renting.catalogue),
+                jobs_at=rental.jobs,
+            )  # fmt: skip
         served = tuple(runners)
         flows = None if settings.flows is None else FlowFolder(settings.flows)
         if flows is not None:

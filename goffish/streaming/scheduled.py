@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.providers import LocalProvider, Provider, Task
+from goffish.cloud.providers import LocalMachines, Task
 from goffish.cloud.variability import Variability
 from goffish.errors import GoffishWarning, JobError
 from goffish.scheduling.control.cluster import Changes
@@ -53,19 +53,19 @@ class MeasuredSpeeds(Variability):
 
 @dataclass
 class _OnMachine:
-    """Handle of a worker that runs on a machine of a provider."""
+    """Handle of a worker that runs on a machine."""
 
-    provider: Provider
+    machines: LocalMachines
     task: Task
     pid: int = 0
 
     def poll(self) -> int | None:
-        if self.provider.states().get(self.task.machine) in ("failed", "stopped"):
+        if self.machines.states().get(self.task.machine) in ("failed", "stopped"):
             return -signal.SIGKILL
-        return self.provider.exit_code(self.task)
+        return self.machines.exit_code(self.task)
 
     def kill(self) -> None:
-        """Workers end with their connection, and the machine with its provider."""
+        """Workers end with their connection, and the machine with the controller."""
 
     def wait(self, timeout: float | None = None) -> int:
         end = time.monotonic() + (timeout or 0.0)
@@ -114,7 +114,7 @@ class FlowController:
         self._topology, self._firsts, self._options = topology, firsts, running
         self._elements = elements_of(divided(topology, firsts))
         self._described, self._estimates = control.setting.flow, Estimates.none(control.setting.flow)
-        self._provider: LocalProvider
+        self._machines: LocalMachines
         self._resources: ExitStack
         self._cluster: Cluster
         self._coming: deque[int | None] = deque()  # machines of the workers that start next
@@ -132,7 +132,7 @@ class FlowController:
     def __enter__(self) -> FlowController:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="goffish-"))
-            self._provider = stack.enter_context(LocalProvider(self._control.setting.catalogue, folder=folder))
+            self._machines = stack.enter_context(LocalMachines(self._control.setting.catalogue, folder=folder))
             self._resources = stack.pop_all()
         return self
 
@@ -149,9 +149,9 @@ class FlowController:
         if step == 0:
             self._began = time.monotonic()
         for number in changes.started:
-            given = self._provider.start(plan.machines[number].kind)
+            given = self._machines.start(plan.machines[number].kind)
             if given != number:
-                raise JobError(f"the provider calls machine {number} {given}")
+                raise JobError(f"machine {number} has number {given}")
         self._released |= dict.fromkeys(changes.stopped, time.monotonic() + _LEAVES_S)
         if step == 0:
             self._begin(plan)
@@ -161,7 +161,7 @@ class FlowController:
     def _begin(self, plan: Deployment) -> None:
         """Start the flow on the machines of the first deployment."""
         end, size = time.monotonic() + _STARTS_S, len(self._elements)
-        while "starting" in self._provider.states().values():
+        while "starting" in self._machines.states().values():
             if time.monotonic() > end:
                 raise JobError(f"machines did not start within {_STARTS_S:g} s")
             time.sleep(0.05)
@@ -188,7 +188,7 @@ class FlowController:
             return start_here(number, command if self._found is None else [*command, str(_READER_SHARE)])
         self._places[number] = machine
         speed = float(self._control.setting.catalogue.speeds[self._kind(machine)])
-        return _OnMachine(self._provider, self._provider.submit(machine, [*command, str(speed * self._share)]))
+        return _OnMachine(self._machines, self._machines.submit(machine, [*command, str(speed * self._share)]))
 
     def _kind(self, machine: int) -> int:
         return self._control.cluster.log[machine].kind
@@ -201,7 +201,7 @@ class FlowController:
 
     def _place(self, plan: Deployment) -> None:
         """Start and end workers so that they are the instances and replicas of a plan, on the machines that run."""
-        states, present = self._provider.states(), self._present()
+        states, present = self._machines.states(), self._present()
         wanted: Counter[tuple[int, int, int]] = Counter()
         for number, machine in plan.machines.items():
             if states.get(number) == "running":
@@ -243,7 +243,7 @@ class FlowController:
 
     def _works(self, one: _Instance) -> bool:
         """Whether a worker is to get records: a replica only after the machine of its original has failed."""
-        return one.stands_for < 0 or self._provider.states().get(one.stands_for) == "failed"
+        return one.stands_for < 0 or self._machines.states().get(one.stands_for) == "failed"
 
     # What the flow does.
 
@@ -371,18 +371,18 @@ class FlowController:
     # Machines.
 
     def _running(self) -> set[int]:
-        return {number for number, state in self._provider.states().items() if state == "running"}
+        return {number for number, state in self._machines.states().items() if state == "running"}
 
     def _fail(self, now: float) -> None:
         """Kill the machines that are to fail now."""
         cluster = self._control.cluster
         for number in cluster.live.machines:
             if cluster.log[number].fail_s <= now:
-                self._provider.fail(number)
+                self._machines.fail(number)
 
     def _note(self) -> None:
         """Take note of machines that are gone, or have come."""
-        now, states, cluster = time.monotonic() - self._began, self._provider.states(), self._control.cluster
+        now, states, cluster = time.monotonic() - self._began, self._machines.states(), self._control.cluster
         for number in cluster.live.machines:
             life = cluster.log[number]
             if states.get(number) == "failed":
@@ -395,5 +395,5 @@ class FlowController:
         used = {self._places.get(number) for number in self._cluster.workers}
         for number, until in list(self._released.items()):
             if number not in used or time.monotonic() > until:
-                self._provider.stop(number)
+                self._machines.stop(number)
                 del self._released[number]

@@ -23,7 +23,7 @@ from goffish.algorithms.components.subgraph import ConnectedComponents
 from goffish.cli.app import app
 from goffish.client import AsyncClient, Client
 from goffish.cloud.catalogue import read_catalogue
-from goffish.cloud.providers.local import LocalProvider
+from goffish.cloud.providers import LocalMachines, LocalProvider
 from goffish.errors import GoffishError, InputError
 from goffish.gofs import check_store_place, write_store
 from goffish.gofs.series import Attribute, SeriesSchema, append_instances, compact_series, write_series
@@ -44,7 +44,7 @@ from tests.commands import assert_refused
 #: that a new option is tested here until it is listed.
 NOT_WRITTEN = """
     active active_column active_time algorithm algorithms alternate around assignment attribute authority
-    availability available balance certificate client client_authority client_key clients cloud clouds column
+    availability available balance certificate client client_authority client_key clients cloud clouds rent column
     columns common_name compare coordinates dangling data database dataflow delivery distance edge_exists
     edge_weights elements end engine estimator events exists extends fixed flow flows forecast format graph hashtag
     holding http initial input job join key kind label last_seen late latency listen machine machine_type market markets
@@ -168,6 +168,7 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "Result.write:path": gf.connected_components(graph).write,
         "AsyncClient.save_result:path": lambda path: asyncio.run(asynchronous.save_result("j", path)),
         "Client.save_result:path": lambda path: client.save_result("j", path),
+        "LocalMachines.__init__:folder": lambda path: LocalMachines(read_catalogue("ec2-2013-m1"), folder=path),
         "LocalProvider.__init__:folder": lambda path: LocalProvider(read_catalogue("ec2-2013-m1"), folder=path),
         "PartitionedGraph.save:path": cut.save,
         "write_store:path": lambda path: write_store(cut, path),

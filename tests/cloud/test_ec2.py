@@ -19,7 +19,7 @@ import pytest
 
 from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.cloud.prices import Trace, bundled_trace
-from goffish.cloud.providers.machines import CapacityError, Machine, Request
+from goffish.cloud.providers.protocol import CapacityError, Machine, Request
 from goffish.errors import InputError, JobError
 from tests.ec2 import REGION, Ec2Server, Fault, started
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,14 @@ from hypothesis import strategies as st
 
 from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.cloud.prices import PROHIBITIVE
-from goffish.cloud.providers import LocalProvider, SimulatedProvider
+from goffish.cloud.providers import LocalProvider, Request, SimulatedProvider
 from goffish.cloud.spot_market import SpotMarket
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.policies import make_policy, policy_names
 from goffish.scheduling.simulate.run import simulate
+from tests.cloud.children import child_in
 
 #: Seconds since the beginning and price of an hour.
 CHANGES = [(0, 0.1), (1800, 0.2), (4000, 0.3), (9000, 1.5), (9500, 0.1), (100_000, 0.1)]
@@ -190,18 +193,32 @@ def test_every_policy_lives_with_spot_machines(tmp_path: Path, policy: str) -> N
 def test_providers_take_spot_machines_away(tmp_path: Path) -> None:
     """Breaks when a provider keeps a machine whose price exceeds its bid; the local one kills its processes."""
     machines = catalogue(tmp_path, [(0, 0.1), (2, 2.0), (100_000, 2.0)], billing={"quantum_s": 1}, startup_s=0)
-    simulated = SimulatedProvider(machines, lambda command: 5.0)
-    kept, lost = simulated.start(0), simulated.start(1)
-    task = simulated.submit(lost, ["x"])
-    simulated.advance(1)
-    assert simulated.states() == {kept: "running", lost: "running"}
-    simulated.advance(9)
-    assert simulated.states() == {kept: "running", lost: "failed"} and simulated.exit_code(task) == -9
-    assert simulated.spent() == pytest.approx((10 * 1.0 + 2 * 0.1) / 3600)
-    with LocalProvider(machines, folder=tmp_path / "local") as local:
-        local.start(1)
-        end = time.monotonic() + 20
-        while local.states()[0] != "failed":
-            assert time.monotonic() < end, "the machine was not taken away"
-            time.sleep(0.05)
-        assert 0 < local.spent() < 0.001
+    kept, lost = (one.name for one in machines.classes)
+
+    def request(name: str, market: Any) -> Request:
+        return Request(machine_type=name, market=market, command=(sys.executable, "-c", "while True: 1"), token=name)
+
+    async def run() -> None:
+        simulated = SimulatedProvider(machines, lambda command: 50.0)
+        await simulated.request(request(kept, "on-demand"))
+        await simulated.request(request(lost, "spot"))
+        simulated.advance(1)
+        assert [one.state for one in await simulated.machines({})] == ["running", "running"]
+        simulated.advance(9)
+        found = await simulated.machines({})
+        assert [(one.state, one.ended_s) for one in found] == [("running", None), ("interrupted", 2.0)]
+        assert await simulated.costs(found) == [pytest.approx(10 / 3600), pytest.approx(2 * 0.1 / 3600)]
+        local = LocalProvider(machines, folder=tmp_path / "local")
+        try:
+            await local.request(request(lost, "spot"))
+            agent = child_in(tmp_path)
+            end = time.monotonic() + 20
+            while (await local.machines({}))[0].state != "interrupted":
+                assert time.monotonic() < end, "the machine was not taken away"
+                await asyncio.sleep(0.05)
+            assert 0 < (await local.costs(await local.machines({})))[0] < 0.001
+            assert not agent.is_running()
+        finally:
+            await local.close()
+
+    asyncio.run(run())

@@ -84,6 +84,15 @@ flow.source(source).sink(gf.stream.print_values())
 flow.run()
 """
 #: A command of each extra, and what it prints.
+_PODS = """
+from goffish.cloud.catalogue import read_catalogue
+from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
+from goffish.errors import InputError
+try:
+    KubernetesProvider(read_catalogue("ec2-2025"), KubernetesOptions(image="goffish"))
+except InputError as error:
+    print(error)
+"""
 COMMANDS = {
     "networkx": (
         ["python", "-c", "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"],
@@ -97,6 +106,7 @@ COMMANDS = {
     "delta": (["python", "-c", _TABLE], "read 2"),
     "cron": (["python", "-c", _CRON], "['work']"),
     "http": (["python", "-c", _RECEIVED], "answered 200"),
+    "kubernetes": (["python", "-c", _PODS], "no cluster is configured"),
     "aws": (["goffish", "cloud", "policy", "aws", "--region", "us-east-1"], "ec2:RunInstances"),
     "service": (["python", "-c", _SERVED, "{}"], "served"),
     "service,postgres": (["python", "-c", _SERVED, "{{'database': '{url}'}}"], "served"),

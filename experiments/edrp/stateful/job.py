@@ -18,7 +18,7 @@ from experiments.edrp.stateful.definition import OUTSIDE, Deployment, Executor, 
 from experiments.edrp.stateful.outside import Arrival, Reader, Sinks, Sources
 from experiments.edrp.stateful.storage import DataStore
 from experiments.edrp.stateful.wire import Door, connect, drop, send
-from goffish.cloud.providers import Provider, Task
+from goffish.cloud.providers import LocalMachines, Task
 from goffish.errors import InputError, JobError
 
 _LOOK_S = 0.05
@@ -70,7 +70,7 @@ class Job:
     Parameters
     ----------
     stream : Stream
-    provider : Provider
+    provider : LocalMachines
         Its machines run here, and share the folder.
     folder : Path
         For the key and the data store.
@@ -90,7 +90,7 @@ class Job:
     """
 
     def __init__(
-        self, stream: Stream, provider: Provider, folder: Path, *, timeout_s: float = 30.0,
+        self, stream: Stream, provider: LocalMachines, folder: Path, *, timeout_s: float = 30.0,
         watch: Callable[[str], None] | None = None,
     ) -> None:  # fmt: skip
         if not timeout_s > 0:

@@ -39,11 +39,13 @@ class _Machine:
         self._known: list[psutil.Process] = []
         self._known_until = 0.0
 
-    def run(self, number: int, command: list[str]) -> None:
+    def run(self, number: int, command: list[str], environment: dict[str, str]) -> None:
         """Start a command."""
         try:
             with Path(f"task-{number}.out").open("wb") as out, Path(f"task-{number}.err").open("wb") as err:
-                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+                child = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=os.environ | environment
+                )
         except OSError as error:
             sys.stderr.write(f"{command[0]}: {error.strerror}\n")
             self._say(task=number, code=127)
@@ -51,6 +53,12 @@ class _Machine:
         with self._lock:
             self._running[number] = child
         self._known_until = 0.0
+
+    def warn(self) -> None:
+        """Send SIGTERM to all commands."""
+        with self._lock:
+            for child in self._running.values():
+                child.terminate()
 
     def govern(self) -> None:
         """Pause and resume the commands indefinitely, so that they do not exceed their share."""
@@ -113,7 +121,10 @@ def main() -> None:
     threading.Thread(target=machine.govern, daemon=True).start()
     for line in sys.stdin:
         asked = json.loads(line)
-        machine.run(asked["task"], asked["command"])
+        if "warn" in asked:
+            machine.warn()
+        else:
+            machine.run(asked["task"], asked["command"], asked["environment"])
     # The parent is gone: this process leads its group, and all processes in the group end.
     os.killpg(os.getpgid(0), signal.SIGKILL)
 

@@ -206,6 +206,11 @@ class Metadata:
             raise OSError(f"{type(error).__name__}: {error}") from None
 
 
+def _with_interpreter(command: Sequence[str]) -> list[str]:
+    """Return a command whose program ``python`` is the interpreter that has GoFFish."""
+    return [sys.executable if command[0] == "python" else command[0], *command[1:]]
+
+
 class Supervisor:
     """Runs a command, and stops it before its machine is taken back.
 
@@ -249,8 +254,8 @@ class Supervisor:
         ends = time.monotonic() + max(0.0, self._job.lifetime_s - _GRACE_S)
         try:
             self._process = subprocess.Popen(
-                self._job.command, env=environment, cwd=self._folder, stdin=subprocess.DEVNULL, start_new_session=True,
-                **user,  # type: ignore[call-overload]
+                _with_interpreter(self._job.command), env=environment, cwd=self._folder, stdin=subprocess.DEVNULL,
+                start_new_session=True, **user,  # type: ignore[call-overload]
             )  # fmt: skip
         except (OSError, ValueError) as error:
             raise InputError(f"command: {self._job.command[0]!r} cannot be started ({error})") from None

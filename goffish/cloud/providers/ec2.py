@@ -30,7 +30,7 @@ from goffish.cloud.providers.ec2_account import (
     pattern_of,
     seconds,
 )
-from goffish.cloud.providers.machines import CapacityError, Machine, Market, Offer, Request, State
+from goffish.cloud.providers.protocol import CapacityError, Machine, Market, Offer, Request, State
 from goffish.errors import InputError, JobError
 
 #: Error codes of requests that another type, zone or market, or a later request, may fulfil.
@@ -66,7 +66,7 @@ class Ec2Provider:
     Parameters
     ----------
     catalogue : Catalogue
-        Its on-demand machine types, by the names of EC2, can be requested on both markets.
+        Its machine types, by the names of EC2, can be requested on both markets.
     options : Ec2Options
 
     Raises
@@ -177,7 +177,7 @@ class Ec2Provider:
     @cached_property
     def _types(self) -> dict[str, set[str]]:
         """Zones that have each machine type of the catalogue."""
-        names = [one.name for one in self._catalogue.classes if one.market == "on-demand"]
+        names = [one.name for one in self._catalogue.classes if one.market != "local"]
         filters = [{"Name": "instance-type", "Values": names}]
         found: dict[str, set[str]] = {name: set() for name in names}
         for one in self._account.pages(
@@ -194,7 +194,7 @@ class Ec2Provider:
         spot = self._spot_now([name for name, places in types.items() if places & zones.keys()])
         found = []
         for one in self._catalogue.classes:
-            if one.market != "on-demand":
+            if one.market == "local":
                 continue
             for zone in zones:
                 if zone not in types[one.name]:
@@ -260,8 +260,8 @@ class Ec2Provider:
 
     def _check(self, request: Request) -> None:
         one = self._catalogue.classes[self._catalogue.number(request.machine_type)]
-        if one.market != "on-demand":
-            raise InputError(f"{one.name}: is not a machine type of EC2; give its on-demand type and market spot")
+        if one.market == "local":
+            raise InputError(f"{one.name}: is not a machine type of EC2")
         if not request.token:
             raise InputError("token: is empty; requests with the same token are one request")
         if request.max_price is not None and not (request.market == "spot" and 0 < request.max_price < math.inf):

@@ -207,7 +207,7 @@ def check_account(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
         The catalogue has no machine type on demand.
     """
     options = account.options
-    if all(one.market != "on-demand" for one in catalogue.classes):
+    if all(one.market == "local" for one in catalogue.classes):
         raise InputError("machine_types: the catalogue has none on demand")
     ok, found = _try("credentials", lambda: account.call("sts", "get_caller_identity"))
     yield Finding("credentials", ok, found["Arn"] if ok else found)
@@ -311,7 +311,7 @@ def _reads(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
 
 def _writes(account: Account, catalogue: Catalogue, subnet: str, group: str | None) -> Iterator[Finding]:
     """Try calls that change something without doing it."""
-    options, kind = account.options, next(one.name for one in catalogue.classes if one.market == "on-demand")
+    options, kind = account.options, next(one.name for one in catalogue.classes if one.market != "local")
     name = f"{options.prefix}-check"
     script = user_data(
         Job(command=["true"], environment={}, lifetime_s=60.0), python=options.python, wheel=options.wheel
@@ -388,7 +388,7 @@ def _quotas(account: Account) -> Iterator[Finding]:
 
 
 def _offered(account: Account, catalogue: Catalogue) -> Finding:
-    names = [one.name for one in catalogue.classes if one.market == "on-demand"]
+    names = [one.name for one in catalogue.classes if one.market != "local"]
     filters = [{"Name": "instance-type", "Values": names}]
     ok, found = _try("types", lambda: {
         one["InstanceType"]

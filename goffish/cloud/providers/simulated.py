@@ -1,12 +1,12 @@
-"""Simulated machines on a manual clock, for tests of policies and of the service."""
+"""Simulated machines on a manual clock, for tests of policies and of launchers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers.ledger import Ledger
-from goffish.cloud.providers.protocol import State, Task
+from goffish.cloud.providers.protocol import Machine, Offer, Request
 from goffish.errors import InputError
 
 
@@ -19,64 +19,65 @@ class SimulatedProvider:
         Its `startup_s` is the start-up time of machines.
     duration_s : callable, optional
         Core-seconds of a reference core per command; default: 0. A command runs on one core of its machine.
+    since : float, optional
+        Start of the spot prices in seconds since 1970 (UTC); default: the start of the traces.
+    notice_s : float
+        Seconds from the announcement until a spot machine is taken back.
     """
 
-    def __init__(self, catalogue: Catalogue, duration_s: Callable[[Sequence[str]], float] | None = None) -> None:
-        self._catalogue, self._duration_s = catalogue, duration_s
-        self._ledger = Ledger(catalogue)
-        self._failed: set[int] = set()
-        self._ends: dict[Task, float] = {}
+    def __init__(
+        self, catalogue: Catalogue, duration_s: Callable[[Sequence[str]], float] | None = None, *,
+        since: float | None = None, notice_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self._duration_s = duration_s
+        self._ledger = Ledger(catalogue, since, notice_s)
+        self._ends: dict[int, float] = {}
         self.now = 0.0
 
     @property
     def catalogue(self) -> Catalogue:
-        return self._catalogue
+        return self._ledger.catalogue
 
     def advance(self, seconds: float) -> None:
         """Advance the clock."""
         if seconds < 0:
             raise InputError(f"seconds = {seconds}: must be 0 or more")
         self.now += seconds
+        for number in self._ledger.open:
+            machine = self._ledger.machine(number, self.now)
+            if self.now < machine.requested_s + self.catalogue.startup_s:
+                continue
+            self._ledger.run(number)
+            if (end := self._ends.get(number, float("inf"))) <= self.now:
+                self._ledger.end(number, "finished", end, exit_code=0)
 
-    def start(self, kind: int) -> int:
-        return self._ledger.start(kind, self.now)
+    async def offers(self) -> list[Offer]:
+        return self._ledger.offers(self.now)
 
-    def stop(self, machine: int) -> None:
-        self._ledger.stop(machine, self.now)
+    async def request(self, request: Request) -> Machine:
+        number, new = self._ledger.request(request, self.now)
+        if new and request.command:
+            kinds = [one.name for one in self.catalogue.classes]
+            work = 0.0 if self._duration_s is None else self._duration_s(request.command)
+            speed = float(self.catalogue.speeds[kinds.index(request.machine_type)])
+            self._ends[number] = self.now + self.catalogue.startup_s + work / speed
+        self.advance(0.0)
+        return self._ledger.machine(number, self.now)
 
-    def fail(self, machine: int) -> None:
+    async def release(self, ids: Collection[str]) -> None:
+        for number in [self._ledger.number(one) for one in ids]:
+            self._ledger.end(number, "released", self.now)
+
+    def fail(self, id: str) -> None:
         """Fail a machine; its cost so far remains."""
-        self._ledger.stop(machine, self.now)
-        self._failed.add(machine)
+        self._ledger.end(self._ledger.number(id), "failed", self.now, "simulated")
 
-    def states(self) -> Mapping[int, State]:
-        return {machine: self._state(machine) for machine in range(len(self._ledger.kinds))}
+    async def machines(self, tags: Mapping[str, str]) -> list[Machine]:
+        return self._ledger.machines(tags, self.now)
 
-    def _state(self, machine: int) -> State:
-        if machine in self._failed or self._ledger.taken(machine, self.now):
-            return "failed"
-        if self._ledger.stopped[machine] is not None:
-            return "stopped"
-        age = self._ledger.elapsed(machine, self.now)
-        return "starting" if age < self._catalogue.startup_s else "running"
+    async def costs(self, machines: Sequence[Machine]) -> list[float]:
+        return self._ledger.costs([one.id for one in machines], self.now)
 
-    def spent(self) -> float:
-        return self._ledger.spent(self.now)
-
-    def submit(self, machine: int, command: Sequence[str]) -> Task:
-        self._ledger.check(machine)
-        if self._state(machine) != "running":
-            raise InputError(f"machine {machine} is {self._state(machine)}: cannot run commands")
-        work = self._duration_s(command) if self._duration_s is not None else 0.0
-        speed = float(self._catalogue.speeds[self._ledger.kinds[machine]])
-        task = Task(machine, len(self._ends))
-        self._ends[task] = self.now + work / speed
-        return task
-
-    def exit_code(self, task: Task) -> int | None:
-        if task not in self._ends:
-            raise InputError(f"unknown task {task.number} on machine {task.machine}")
-        stop = self._ledger.end(task.machine, self.now)
-        if stop < min(self.now, self._ends[task]):
-            return -9
-        return 0 if self.now >= self._ends[task] else None
+    async def close(self) -> None:
+        """Release all machines."""
+        await self.release([str(number) for number in self._ledger.open])

@@ -49,6 +49,8 @@ class Settings:
         Folder of additional cloud catalogues.
     cloud_speed : float
         Simulated cloud seconds per real second.
+    rent : Path, optional
+        Description of the provider of machines; see `Rental`.
     rate, burst : float
         Average calls per second per client, and maximum burst.
     max_calls : int
@@ -93,6 +95,7 @@ class Settings:
     spark_master: str | None = None
     clouds: Path | None = None
     cloud_speed: float = 360.0
+    rent: Path | None = None
     rate: float = 5000.0
     burst: float = 5000.0
     max_calls: int = 2000

@@ -1,33 +1,36 @@
-"""Graph jobs on machines of the simulated cloud, controlled by a spot policy.
+"""Graph jobs on rented machines, controlled by a spot policy.
 
-Machines are local processes; a spot machine is killed with its worker when its price exceeds its bid. The next machine
-resumes from the checkpoints of the engine. All machines stop with the server: an attempt after a crash starts without
-machines, and earlier costs remain on the bill of the job.
+By default, machines are processes of the server with the prices of a catalogue, which end with the server. Machines
+of other providers have the folder of the job in object storage; they outlive the server, which finds them again. When a
+spot machine is taken back, the next one resumes from the checkpoint of the engine.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from goffish.cloud.catalogue import Catalogue
-from goffish.cloud.prices import ANY_PRICE
-from goffish.cloud.providers import LocalProvider, Task
-from goffish.cloud.spot_market import SpotMarket
+from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE
+from goffish.cloud.providers import CapacityError, LocalProvider, Machine, Provider, Request
 from goffish.environment import child_environment
-from goffish.errors import InputError, JobError
+from goffish.errors import InputError
 from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.job import RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
+from goffish.scheduling.spot.model import Market
 from goffish.services.runners.attempt import Attempt, Ended, Why
 from goffish.services.runners.cloud_needs import Sized, size_of
 from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan, Planner, began_at
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
 from goffish.services.runners.limits import UNLIMITED, JobLimits
+from goffish.services.runners.mirror import Mirror
 from goffish.services.runners.order import Files, Resolve, as_named, order_of
 from goffish.services.runners.processes import (
     EventWriter,
@@ -37,6 +40,7 @@ from goffish.services.runners.processes import (
     over_limit,
     worker_command,
 )
+from goffish.services.runners.worker import NOTICED
 from goffish.services.store.records import Clock, State
 from goffish.services.store.spec import GraphJob
 
@@ -47,8 +51,46 @@ _REPORT_S = 2.0
 _ENDS_S = 10.0
 #: Safety margin before the deadline, in slots.
 _MARGIN = 1
+#: Tags of machines, and the file of `_Kept`.
+_JOB, _TURN, _KEPT = "goffish-job", "goffish-turn", "cloud.json"
+#: Module of workers whose folder is in object storage.
+_REMOTE = "goffish.services.runners.remote_worker"
 #: Wrapper that appends the output of a command to the log given as its first argument.
 _LOGGED = ("/bin/sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
+
+
+class Renting(NamedTuple):
+    """What a provider of machines for a job is made from.
+
+    Attributes
+    ----------
+    catalogue : Catalogue
+    share : float
+        Local cores per reference core.
+    folder : Path
+        For the files of machines.
+    pace : float
+        Simulated cloud seconds per real second.
+    since : float
+        Time in the price histories at which the job begins, in seconds since 1970.
+    environment : mapping
+        Of the machines and their workers.
+    """
+
+    catalogue: Catalogue
+    share: float
+    folder: Path
+    pace: float
+    since: float
+    environment: Mapping[str, str]
+
+
+def rent_locally(renting: Renting) -> Provider:
+    """Return processes of the server as machines."""
+    return LocalProvider(
+        renting.catalogue, reference_share=renting.share, folder=renting.folder, pace=renting.pace,
+        since=renting.since, environment=renting.environment,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,6 +107,10 @@ class CloudRunner:
         Simulated cloud seconds per real second.
     environment : mapping
         Environment variables of the machines and their workers.
+    rent : callable
+        Returns a provider of machines for a job.
+    jobs_at : str, optional
+        URI of the folders of jobs, for machines that do not share the files of the server.
     """
 
     resolve: Resolve
@@ -74,6 +120,8 @@ class CloudRunner:
     clock: Clock = field(default_factory=Clock)
     planner: Planner = field(default_factory=Planner)
     limits: JobLimits = UNLIMITED
+    rent: Callable[[Renting], Provider] = rent_locally
+    jobs_at: str | None = None
 
     def run(self, attempt: Attempt) -> Ended:
         """Plan the job, and rent machines until it ends."""
@@ -88,37 +136,51 @@ class CloudRunner:
         folder, job = attempt.folder, attempt.job
         graph = job.spec.graph
         assert graph is not None
+        mirror = None if self.jobs_at is None else Mirror(folder, f"{self.jobs_at.rstrip('/')}/{job.id}")
         _wait_until_free(folder)
+        if mirror is not None:
+            mirror.fetch_news()
         if (done := concluded(folder)) is not None:
             return done
-        if job.state in (State.PROVISIONING, State.RUNNING):
-            attempt.move(State.MIGRATING, "machines stopped with the killed server")
         files, catalogue = Files.of(graph, self.resolve), self.cloud(graph.cloud_name)
         try:
             sized = size_of(graph, files.input, catalogue)
         except InputError as error:
             raise InputError(as_named(str(error), files.names)) from None
+        if mirror is not None:
+            sized = replace(sized, share=1.0)  # real cores
         need = sized.need(catalogue, self.pace, attempt.time_left_s)
-        left = _read_left(folder)
+        left = _Kept.read(folder).core_hours
         if left is not None:
             need = Need(left, need.startup_s, need.checkpoint_s, need.left_s, need.least_slot_s)
         plan = self.planner.plan(catalogue, graph.policy, need, lambda: _stop(attempt))
-        _tell_plan(attempt, graph, plan, sized, need, catalogue.currency)
+        _note_plan(attempt, graph, plan, sized, need, catalogue.currency)
         since = began_at(catalogue, (self.clock.now() - (job.started or job.submitted)) * self.pace)
         folder.path.mkdir(parents=True, exist_ok=True)
         machines_folder = folder.path / "machines"
         shutil.rmtree(machines_folder, ignore_errors=True)
-        with LocalProvider(
-            plan.machines,
-            reference_share=sized.share,
-            folder=machines_folder,
-            pace=self.pace,
-            since=since,
-            environment=self.environment,
-        ) as provider:
-            rented = _Rented(attempt, plan, need, provider, order_of(graph, files, self.limits), self.pace, since)
-            rented.delays.start_s = max(rented.delays.start_s, sized.start_s * self.pace)
-            return rented.run()
+        order = order_of(graph, files, self.limits)
+        renting = Renting(catalogue, sized.share, machines_folder, self.pace, since, self.environment)
+        job_plan = _Job(attempt, plan, need, order, mirror, sized.start_s * self.pace)
+        return asyncio.run(self._rented(job_plan, renting))
+
+    async def _rented(self, job: _Job, renting: Renting) -> Ended:
+        provider = self.rent(renting)
+        try:
+            return await _Rented(job, provider, self.pace).run()
+        finally:
+            await provider.close()
+
+
+class _Job(NamedTuple):
+    """An attempt and its plan, the order of its workers, its folder in storage, and the time that a start takes."""
+
+    attempt: Attempt
+    plan: Plan
+    need: Need
+    order: dict[str, Any]
+    mirror: Mirror | None = None
+    start_s: float = 0.0
 
 
 class _Stopped(Exception):
@@ -161,94 +223,142 @@ class Delays:
 class _Rented:
     """Control loop of an attempt, which uses one machine at a time."""
 
-    def __init__(
-        self, attempt: Attempt, plan: Plan, need: Need, provider: LocalProvider, order: dict[str, Any], pace: float,
-        since: float,
-    ) -> None:  # fmt: skip
+    def __init__(self, job: _Job, provider: Provider, pace: float) -> None:
+        attempt, plan, need, self._order, self._mirror, start_s = job
         self._attempt, self._plan, self._need = attempt, plan, need
-        self._provider, self._order, self._pace, self._since = provider, order, pace, since
+        self._provider, self._pace = provider, pace
         assert attempt.job.spec.graph is not None
         self._graph = attempt.job.spec.graph
         self._events = EventWriter(attempt)
         self._saved = attempt.folder.saved
-        self._before = attempt.job.cost
+        self._kept = _Kept.read(attempt.folder, attempt.job.cost)
         #: Core-hours left from the last checkpoint, and the target time of a job without a deadline.
         self._left, self._until_s = need.core_hours, plan.slots * plan.slot_s
-        self._machine: int | None = None
+        self._machine: Machine | None = None
         self._choice = -1
+        self._prices: list[float] = []  # of all choices
+        self._cost = attempt.job.cost
         self._waits = False
         #: Last reported price of the machine.
         self._price = 0.0
-        self._task: Task | None = None
+        self._runs = False
         self._begun_s = 0.0
-        self.delays = Delays(need.startup_s)
+        self.delays = Delays(max(need.startup_s, start_s))
         #: Time of the request of a machine whose worker does not run yet, and the session of the worker before.
         self._asked_s: float | None = None
-        self._session: int | None = None
+        self._session: int | str | None = None
+        self._turn = ""
 
-    def run(self) -> Ended:
+    async def run(self) -> Ended:
         """Run until the job ends or must stop."""
         attempt = self._attempt
         next_decision = next_write = 0.0
+        await self._adopt()
         while True:
             why = attempt.stops()
             if why is not None:
-                self._give_back("released")
+                if why != "drained" or self._mirror is None:  # the next server finds the machine
+                    await self._give_back("released")
                 return self._over(attempt.ended(why))
-            if self._task is not None and time.monotonic() >= next_write:
+            if self._runs and time.monotonic() >= next_write:
                 limit = over_limit(attempt.folder, self._order["limits"]["memory_mb"], self._graph.cpu_seconds)
                 if limit is not None:
-                    self._give_back("released")
+                    await self._give_back("released")
                     return self._over(limit)
-            before = self._machine
-            ended = self._look() if before is not None else self._done()
+            had = self._machine is not None
+            ended = await self._look() if had else self._done()
             if ended is not None:
                 return ended
-            if self._machine != before or self._provider.now >= next_decision:
-                self._decide()
+            if (self._machine is not None) != had or self._provider.now >= next_decision:
+                await self._decide()
                 next_decision = self._provider.now + self._plan.slot_s
                 self._rest()
             if time.monotonic() >= next_write:
-                self._tell()
+                await self._report()
                 next_write = time.monotonic() + _REPORT_S
-            time.sleep(_LOOK_S)
+            await asyncio.sleep(_LOOK_S)
 
     @property
-    def _cost(self) -> float:
-        return self._before + self._provider.spent()
+    def _tags(self) -> dict[str, str]:
+        return {_JOB: str(self._attempt.job.id)}
 
-    def _look(self) -> Ended | None:
+    async def _adopt(self) -> None:
+        """Go on with the machine of a server that was killed, and release others."""
+        attempt, market = self._attempt, self._plan.market
+        choices = {_type(market, choice): choice for choice in range(market.choices)}
+        await self._count()
+        for one in await self._provider.machines(self._tags):
+            if one.ended:
+                await self._provider.release([one.id])
+                continue
+            choice = choices.get((one.machine_type, one.market))
+            if choice is None or self._machine is not None or one.tags.get(_TURN) != attempt.folder.turn:
+                await self._provider.release([one.id])
+                continue
+            self._machine, self._choice, self._turn = one, choice, one.tags[_TURN]
+            self._asked_s = one.requested_s
+            await self._look_up_prices()
+            self._price = self._prices[choice]
+            if attempt.job.state == State.PLANNED:
+                attempt.move(State.PROVISIONING, f"{self._name} found again")
+            await self._note_machine("machine", f"{self._name} found again")
+        if self._machine is None and attempt.job.state in (State.PROVISIONING, State.RUNNING):
+            attempt.move(State.MIGRATING, "machines stopped with the killed server")
+
+    async def _count(self) -> None:
+        """Update what the job has cost."""
+        machines = await self._provider.machines(self._tags)
+        costs = await self._provider.costs(machines)
+        self._kept.costs |= {one.tags[_TURN]: cost for one, cost in zip(machines, costs, strict=True)}
+        self._cost = sum(self._kept.costs.values())
+        self._kept.write(self._attempt.folder)
+
+    @property
+    def _worker(self) -> int | str | None:
+        """What is different for each worker that has begun."""
+        if self._mirror is None:
+            return self._attempt.folder.session
+        return self._turn if self._mirror.has_begun(self._turn) else None
+
+    async def _look(self) -> Ended | None:
         """Check the machine and its worker; return the outcome if the attempt has ended."""
-        machine, attempt, folder = self._machine, self._attempt, self._attempt.folder
-        assert machine is not None
-        state = self._provider.states()[machine]
+        before, attempt, folder = self._machine, self._attempt, self._attempt.folder
+        assert before is not None
+        machine = next(one for one in await self._provider.machines(self._tags) if one.id == before.id)
+        self._machine = machine
         if self._asked_s is not None:
             self.delays.start_s = max(self.delays.start_s, self._provider.now - self._asked_s)
-            if folder.session != self._session:
+            if self._worker != self._session:
                 self._asked_s = None
                 # Work begins now, however long the start took.
                 self._begun_s = max(self._begun_s, self._provider.now - self._need.startup_s)
-        if state == "failed":
+        if machine.ended and self._mirror is not None:
+            self._mirror.fetch_news()
+        if machine.state in ("failed", "interrupted"):
             _wait_until_free(folder)
-            taken = self._provider.taken(machine)
-            why = "" if self._facts(machine)["bid"] is None else ", because its price exceeds its bid"
-            text = f"was interrupted{why}" if taken else "has failed"
-            self._forget(machine, "lost", f"{self._name} {text}")
+            taken = machine.state == "interrupted"
+            await self._provider.release([machine.id])  # what is left of it
+            text = "was interrupted" if taken else "has failed"
+            await self._forget("lost", f"{self._name} {text}: {machine.reason}")
             if folder.done is not None:
                 return self._done()
             if not taken:
                 return Ended(State.QUEUED, "machine failed", lost=True)
             attempt.move(State.MIGRATING, "spot interruption; resuming from the last checkpoint")
             return None
-        if self._task is None:
-            if state == "running":
-                self._submit(machine)
-            return None
-        code = self._provider.exit_code(self._task)
-        if code is None:
-            return None
-        self._give_back("released")
-        return self._over(lost(folder, code))
+        if machine.state == "running" and not self._runs:
+            self._runs, self._begun_s = True, self._provider.now
+            attempt.move(State.RUNNING, f"on {self._name}")
+        if machine.state == "finished":
+            await self._give_back("released")
+            code = machine.exit_code
+            if self._mirror is not None:  # not every provider reports it
+                code = self._mirror.worker(self._turn).get("code", code)
+            if code == NOTICED:  # the machine has not been taken back yet
+                attempt.move(State.MIGRATING, "spot interruption announced; resuming from the checkpoint")
+                return None
+            return self._over(lost(folder, code))
+        return None
 
     def _over(self, otherwise: Ended) -> Ended:
         """Return the outcome: the result if it exists and is within the budget."""
@@ -262,37 +372,35 @@ class _Rented:
         done = concluded(self._attempt.folder)
         return None if done is None else self._over(done)
 
-    def _submit(self, machine: int) -> None:
-        attempt, folder = self._attempt, self._attempt.folder
-        _wait_until_free(folder)
-        turn = folder.prepare(self._order, attempt.job.attempts, _turns(folder, attempt.job.attempts) + 1)
-        command = [*_LOGGED, str(folder.log.absolute()), *worker_command(folder.path.absolute(), turn)]
-        try:
-            self._task, self._begun_s = self._provider.submit(machine, command), self._provider.now
-        except (InputError, JobError):
-            # The machine has just failed; the next check handles it.
-            return
-        attempt.move(State.RUNNING, f"on {self._name}")
+    async def _look_up_prices(self) -> None:
+        """Look up the price of each choice, in the zone in which it is lowest."""
+        market = self._plan.market
+        found: dict[tuple[str, str], float] = {}
+        for one in await self._provider.offers():
+            price = one.price_per_hour if one.available else UNAVAILABLE
+            key = one.machine_type, one.market
+            found[key] = min(price, found.get(key, UNAVAILABLE))
+        self._prices = [found.get(_type(market, choice), UNAVAILABLE) for choice in range(market.choices)]
 
-    def _decide(self) -> None:
+    async def _decide(self) -> None:
         """Query the policy and carry out its action."""
         plan, market = self._plan, self._plan.market
-        given = self._provider.prices()
-        prices = [given[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
-        self._tell_price(given)
+        await self._look_up_prices()
+        prices = [self._prices[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
+        await self._report_price()
         left, begun_s = self._slots_left(), self._provider.now
         action = plan.decide(left, self._status(), prices)
         self.delays.decide_s = max(self.delays.decide_s, self._provider.now - begun_s)
         if action == RELEASE:
             why = "released: the policy prefers another option"
-            self._give_back(why)
+            await self._give_back(why)
             self._attempt.move(State.MIGRATING, why)
             action = plan.decide(left, self._status(), prices)
         if action >= START and self._machine is None:
             choice = action - START
             # A bid below the price is not granted.
             if not market.rules.spot[choice] or prices[int(market.rules.kind[choice])] <= market.rules.bid[choice]:
-                self._start(choice, given[choice], left)
+                await self._start(choice, left)
 
     def _rest(self) -> None:
         """Record once that the policy is waiting without a machine."""
@@ -303,7 +411,7 @@ class _Rented:
             attempt.move(State.CHECKPOINTED, f"checkpoint of superstep {saved}; {policy} is waiting to rent a machine")
         elif not self._waits and attempt.job.state != State.CHECKPOINTED:
             self._waits, left = True, self._slots_left()
-            market, given = self._plan.market, self._provider.prices()
+            market, given = self._plan.market, self._prices
             price, name = min((given[market.spot_choice(at, 0)], one.name) for at, one in enumerate(market.classes))
             text = f"{policy} is waiting for a lower price: {name} costs {price:.4g} per hour"
             if price > ANY_PRICE:
@@ -311,65 +419,85 @@ class _Rented:
             text += f"; {left * self._plan.slot_s / HOUR_S:.3g} simulated hours left"
             attempt.note("wait", text, {"price": price if price < ANY_PRICE else None, "slots_left": left})
 
-    def _start(self, choice: int, price: float, left: int) -> None:
-        attempt, plan = self._attempt, self._plan
+    async def _start(self, choice: int, left: int) -> None:
+        attempt, plan, folder = self._attempt, self._plan, self._attempt.folder
         attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
+        _wait_until_free(folder)
+        turn = folder.prepare(self._order, attempt.job.attempts, _turns(folder, attempt.job.attempts) + 1)
+        self._asked_s, self._session, self._turn = self._provider.now, self._worker, turn
+        if self._mirror is None:
+            command = (*_LOGGED, str(folder.log.absolute()), *worker_command(folder.path.absolute(), turn))
+        else:
+            self._mirror.publish()
+            command = ("python", "-m", _REMOTE, self._mirror.place, turn)
+        machine_type, on = _type(plan.market, choice)
+        bid = float(plan.market.rules.bid[choice]) if on == "spot" else None
+        request = Request(
+            machine_type=machine_type, market=on, max_price=bid, command=command,
+            tags=self._tags | {_TURN: turn}, token=f"{attempt.job.id}-{turn}",
+        )  # fmt: skip
+        try:
+            self._machine = await self._provider.request(request)
+        except CapacityError as error:
+            attempt.note("wait", str(error))
+            return
+        self._choice, self._price, self._runs = choice, self._prices[choice], False
         # The first billing quantum is charged at once, to this machine.
         more = {"slots_left": left, "work_left": plan.units(self._left), "cost": self._cost}
-        self._asked_s, self._session = self._provider.now, attempt.folder.session
-        self._machine, self._choice, self._price = self._provider.start(choice), choice, price
-        self._note_machine("machine", f"{self._name} started", more)
+        await self._note_machine("machine", f"{self._name} started", more)
 
-    def _give_back(self, text: str) -> None:
+    async def _give_back(self, text: str) -> None:
         """Stop the machine, if any, and wait until its worker has ended."""
         machine = self._machine
         if machine is None:
             return
         begun_s = self._provider.now
-        self._provider.stop(machine)
+        await self._provider.release([machine.id])
+        if self._mirror is not None:
+            self._mirror.fetch_news()
         _wait_until_free(self._attempt.folder)
         self.delays.release_s = max(self.delays.release_s, self._provider.now - begun_s)
-        self._forget(machine, "machine", f"{self._name} {text}")
+        await self._forget("machine", f"{self._name} {text}")
 
-    def _forget(self, machine: int, kind: str, text: str) -> None:
+    async def _forget(self, kind: str, text: str) -> None:
         """Record the end of a machine; work since the last checkpoint is lost."""
         self._events.write()
         self._keep_saved()
-        # The price at the interruption, which may have changed since.
-        machines = self._plan.machines
-        own = SpotMarket(machines.with_classes((machines.classes[self._choice],)), self._since)
-        price = own.priced(self._provider.life(machine)[1]).classes[0].price_per_hour
-        self._price = price if price < ANY_PRICE else self._price
-        self._note_machine(kind, text)
-        self._machine, self._task, self._asked_s = None, None, None
+        await self._look_up_prices()
+        if self._prices[self._choice] < ANY_PRICE:
+            self._price = self._prices[self._choice]
+        await self._note_machine(kind, text)
+        self._machine, self._runs, self._asked_s = None, False, None
 
-    def _tell_price(self, given: Sequence[float]) -> None:
+    async def _report_price(self) -> None:
         """Record a price change of the machine; called once per slot."""
-        if self._machine is not None and self._price != given[self._choice] < ANY_PRICE:
-            self._price = given[self._choice]
-            self._attempt.note("price", f"{self._name}: {self._price:.4g} per hour", self._facts(self._machine))
+        if self._machine is not None and self._price != self._prices[self._choice] < ANY_PRICE:
+            self._price = self._prices[self._choice]
+            self._attempt.note("price", f"{self._name}: {self._price:.4g} per hour", self._facts())
 
-    def _note_machine(self, kind: str, text: str, more: dict[str, Any] | None = None) -> None:
+    async def _note_machine(self, kind: str, text: str, more: dict[str, Any] | None = None) -> None:
+        await self._count()
         assert self._machine is not None
-        begun, ended = self._provider.life(self._machine)
-        over, cost = self._provider.states()[self._machine] in ("stopped", "failed"), self._cost
-        life = {"cloud_begun_s": begun, "cloud_ended_s": ended if over else None, "cost": cost}
-        self._attempt.note(kind, text, self._facts(self._machine) | life | (more or {}), cost=cost)
+        machines = await self._provider.machines(self._tags)
+        machine = next(one for one in machines if one.id == self._machine.id)
+        cost = self._cost
+        life = {"cloud_begun_s": machine.requested_s, "cloud_ended_s": machine.ended_s, "cost": cost}
+        self._attempt.note(kind, text, self._facts() | life | (more or {}), cost=cost)
 
-    def _facts(self, machine: int) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
+        assert self._machine is not None
         market, choice = self._plan.market, self._choice
         bid = float(market.rules.bid[choice]) if market.rules.spot[choice] else float("inf")
         return {
-            "machine": machine, "class": market.classes[int(market.rules.kind[choice])].name,
-            "market": "spot" if market.rules.spot[choice] else "on-demand", "price": self._price,
-            "bid": bid if bid < ANY_PRICE else None,
+            "machine": self._machine.id, "class": self._machine.machine_type, "market": self._machine.market,
+            "price": self._price, "bid": bid if bid < ANY_PRICE else None,
         }  # fmt: skip
 
     @property
     def _name(self) -> str:
-        rules = self._plan.market.rules
-        name = self._plan.market.classes[int(rules.kind[self._choice])].name
-        return f"machine {self._machine}, {name} {'on the spot market' if rules.spot[self._choice] else 'on demand'}"
+        assert self._machine is not None
+        where = "on the spot market" if self._machine.market == "spot" else "on demand"
+        return f"machine {self._machine.id}, {self._machine.machine_type} {where}"
 
     def _slots_left(self) -> int:
         left_s = self._attempt.time_left_s
@@ -384,16 +512,16 @@ class _Rented:
             return submitted(saved)
         rules, spot = plan.market.rules, bool(plan.market.rules.spot[self._choice])
         automaton, hour = plan.market.spot if spot else plan.market.on_demand, 0
-        begun, now = self._provider.life(self._machine)
+        begun, now = self._machine.requested_s, self._provider.now
         for _ in range(int((now - begun) / plan.slot_s)):
             hour = int(automaton.follow[hour])
-        state = STARTUP if self._task is None else RUNNING
+        state = RUNNING if self._runs else STARTUP
         fixed = 0.0 if spot else float(rules.fixed[self._choice])
         return Status(state, min(saved, plan.units(self._undone())), saved, self._choice, hour, 1, fixed)
 
     def _undone(self) -> float:
         """Return the core-hours left if the current machine is not lost."""
-        if self._task is None:
+        if not self._runs:
             return self._left
         worked = max(0.0, self._provider.now - self._begun_s - self._need.startup_s)
         speed = int(self._plan.market.rules.speed[self._choice])
@@ -402,23 +530,27 @@ class _Rented:
     def _keep_saved(self) -> None:
         """Reduce the remaining work after a new checkpoint."""
         newest = self._attempt.folder.saved
-        if newest == self._saved or self._task is None:
+        if newest == self._saved or not self._runs:
             return
         self._saved = newest
         done = self._left - self._undone()
         if done > 0:
             self._left, self._begun_s = self._left - done, self._provider.now - self._need.startup_s
-            write_whole(_left_file(self._attempt.folder), json.dumps({"core_hours": self._left}), durable=False)
+            self._kept.core_hours = self._left
+            self._kept.write(self._attempt.folder)
 
-    def _tell(self) -> None:
+    async def _report(self) -> None:
+        if self._mirror is not None and self._machine is not None:
+            self._mirror.fetch_news()
         self._events.write()
         self._keep_saved()
+        await self._count()
         cost = self._cost
         if cost > self._attempt.job.cost:
             self._attempt.note("cost", f"{cost:.4g} so far", {"cost": cost}, cost=cost)
 
 
-def _tell_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need: Need, currency: str) -> None:
+def _note_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need: Need, currency: str) -> None:
     market, found = plan.market, sized.estimate
     text = f"{graph.policy}: about {plan.expected_cost:.3g} {currency} expected"
     on_demand = plan.on_demand_cost if plan.on_demand_cost < float("inf") else None
@@ -433,6 +565,12 @@ def _tell_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need
         "remark": sized.remark,
     }  # fmt: skip
     attempt.note("plan", text, details, expected_cost=plan.expected_cost + attempt.job.cost, currency=currency)
+
+
+def _type(market: Market, choice: int) -> tuple[str, Literal["on-demand", "spot"]]:
+    """Return the machine type of a choice, and where it is requested."""
+    rules = market.rules
+    return market.classes[int(rules.kind[choice])].name, "spot" if rules.spot[choice] else "on-demand"
 
 
 def _wait_until_free(folder: JobFolder) -> None:
@@ -453,12 +591,31 @@ def _turns(folder: JobFolder, attempt: int) -> int:
     return int(machine) if own == str(attempt) and machine else 0
 
 
-def _left_file(folder: JobFolder) -> Any:
-    return folder.path / "cloud.json"
+@dataclass
+class _Kept:
+    """What a job keeps for the attempts after a crash of the server.
 
+    Attributes
+    ----------
+    costs : dict
+        By the turn of the machine; those of attempts without turns have the key "".
+    core_hours : float, optional
+        Left from the last checkpoint.
+    """
 
-def _read_left(folder: JobFolder) -> float | None:
-    """Read the core-hours left from the last checkpoint of an earlier attempt."""
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        return float(json.loads(_left_file(folder).read_text())["core_hours"])
-    return None
+    costs: dict[str, float]
+    core_hours: float | None = None
+
+    @classmethod
+    def read(cls, folder: JobFolder, cost: float = 0.0) -> _Kept:
+        """Read what is kept; costs are those of the job at least."""
+        kept = cls({})
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+            kept = cls(**json.loads((folder.path / _KEPT).read_text()))
+        if (missing := cost - sum(kept.costs.values())) > 0:
+            kept.costs[""] = kept.costs.get("", 0.0) + missing
+        return kept
+
+    def write(self, folder: JobFolder) -> None:
+        """Write all, for `read`."""
+        write_whole(folder.path / _KEPT, json.dumps(asdict(self)), durable=False)

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from goffish.cloud.catalogue import SPOT_FIELDS, Billing, Catalogue, MachineType
-from goffish.cloud.prices import PROHIBITIVE, Trace, in_slots
+from goffish.cloud.catalogue import Billing, Catalogue, MachineType
+from goffish.cloud.prices import Trace, in_slots
 from goffish.cloud.spot_market import machine_trace, spot_price
 from goffish.errors import InputError
 from goffish.scheduling.spot.agent import Agent
@@ -82,8 +82,6 @@ class Plan:
     policy : Agent or Heuristic
     work, slots : int
         Work units and slots at the start.
-    machines : Catalogue
-        A machine type per choice of the market: spot types with bids, then on-demand types.
     expected_cost, on_demand_cost : float
         Expected cost, and cost on demand; infinite if no machine type can meet the deadline.
     promised : bool
@@ -94,7 +92,6 @@ class Plan:
     policy: Agent | Heuristic
     work: int
     slots: int
-    machines: Catalogue
     expected_cost: float
     on_demand_cost: float
     promised: bool
@@ -177,10 +174,7 @@ class Planner:
             self._lock.release()
         expected = _expected(made, work, slots, held)
         followed = made if isinstance(made, Heuristic) else _agent(made, held, slots)
-        return Plan(
-            market, followed, work, slots, machines_of(catalogue, market, classes), expected,
-            cheapest_on_demand(market, work, slots), promised,
-        )  # fmt: skip
+        return Plan(market, followed, work, slots, expected, cheapest_on_demand(market, work, slots), promised)
 
 
 def _agent(table: Table, traces: Sequence[Trace], slots: int) -> Agent:
@@ -212,20 +206,6 @@ def began_at(catalogue: Catalogue, after_s: float) -> float:
     first, last = _span([machine_trace(one) for one in spot_classes(catalogue)])
     half = (last - first) / 2
     return first + half + after_s % half
-
-
-def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineType]) -> Catalogue:
-    """Return a catalogue with one machine type per choice of a market."""
-    rules, made = market.rules, []
-    for choice in range(market.choices):
-        one, bid = classes[int(rules.kind[choice])], float(rules.bid[choice])
-        changed: dict[str, Any] = {"name": f"{one.name}:{choice}"}
-        if rules.spot[choice]:
-            changed["bid"] = None if one.availability is not None else min(bid, PROHIBITIVE)
-        else:
-            changed |= {"market": "on-demand", **dict.fromkeys(SPOT_FIELDS)}
-        made.append(one.model_copy(update=changed))
-    return catalogue.with_classes(tuple(made))
 
 
 def _kept(kept: LRUCache[Any, Any], key: Any, make: Callable[[], _Found]) -> _Found:

@@ -1,7 +1,8 @@
 """Worker process of graph jobs: ``python -m goffish.services.runners.worker FOLDER ATTEMPT``.
 
-It resumes from the newest checkpoint and reports progress after every superstep. Exit codes: 0 success, 1 failed job,
-2 invalid input, 74 full disk, 75 another attempt is current.
+It resumes from the newest checkpoint and reports progress after every superstep. SIGUSR1 is the notice that its machine
+will be taken back: it ends with a checkpoint. Exit codes: 0 success, 1 failed job, 2 invalid input, 74 full disk, 75
+another attempt is current, 76 ended after a notice.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,6 +26,8 @@ from goffish.services.runners.order import as_named
 NOT_NOW = 75
 #: Exit code of a worker whose disk is full (EX_IOERR).
 DISK_FULL = 74
+#: Exit code of a worker that ended after a notice, with a checkpoint where there can be one.
+NOTICED = 76
 _STORE = "manifest.json"
 
 
@@ -37,6 +41,7 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
     reserve_nothing()
     folder, turn = JobFolder(Path(sys.argv[1])), sys.argv[2]
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    _at_notice(lambda: os._exit(NOTICED))
     import json
 
     order = json.loads(folder.order.read_text())
@@ -44,6 +49,8 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
         attempt(folder, turn, order)
     except Busy:
         sys.exit(NOT_NOW)
+    except KeyboardInterrupt:
+        sys.exit(NOTICED)
     except (GoffishError, OSError, MemoryError) as error:
         limits = order.get("limits", {})
         if limits.get("memory_mb") is not None and is_no_memory(error):
@@ -116,8 +123,10 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     from goffish.algorithms.catalogue import make
     from goffish.algorithms.run import run
     from goffish.gofs import PartitionedGraph
+    from goffish.gopher.checkpoint import checkpoint_now
 
     graph = _graph(order["input"], order["engine"])
+    noticed = threading.Event()
     running: dict[str, Any] = {"engine": order["engine"]}
     if order["engine"] == "spark":
         from goffish.spark import session
@@ -128,6 +137,8 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     options = dict(order["options"])
     job = make(order["algorithm"], options)
     whole = job.in_memory or bool(job.only_whole())
+    if whole and job.resumes_whole():
+        _at_notice(_interrupt)
     if not whole or job.resumes_whole():
         running |= {"checkpoint_dir": folder.checkpoints, "resume": any(folder.checkpoints.glob("*"))}
     if whole:
@@ -136,7 +147,9 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
             running.pop("threads", None)
         graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
     else:
-        running |= {"checkpoint_every": order["checkpoint_every"], "progress": _progress_writer(folder)}
+        running |= {"checkpoint_every": order["checkpoint_every"], "progress": _progress_writer(folder, noticed)}
+        if order["engine"] == "local" and order["checkpoint_every"] > 0:
+            _at_notice(noticed.set, checkpoint_now)
     if graph is not None:
         options |= {name: as_label(options[name], graph) for name in ("source", "target") if name in options}
     try:
@@ -164,9 +177,24 @@ def finish(folder: JobFolder, result: Any, summary: dict[str, Any], text: str = 
     folder.finish({"summary": summary, "rows": rows, "bytes": folder.result.stat().st_size, "text": text})
 
 
-def _progress_writer(folder: JobFolder) -> Any:
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _at_notice(*acts: Callable[[], object]) -> None:
+    def notice(*_: Any) -> None:
+        for act in acts:
+            act()
+
+    signal.signal(signal.SIGUSR1, notice)
+
+
+def _progress_writer(folder: JobFolder, noticed: threading.Event) -> Any:
     def write(superstep: int, active: int, messages: int, share: float | None) -> None:
         folder.report({"superstep": superstep, "active": active, "messages": messages, "share": share})
+        if noticed.is_set() and folder.saved == superstep:
+            _write_log(f"warning: the machine will be taken back; ended with a checkpoint of superstep {superstep}")
+            os._exit(NOTICED)
 
     return write
 

@@ -114,7 +114,7 @@ class Service:
             for event in self.events(job):
                 if kind in (event.kind, f"{event.state}" if event.kind == "state" else ""):
                     return event
-            assert time.monotonic() < end, self.events(job)
+            assert time.monotonic() < end, "\n".join(f"{e.time:.1f} {e.kind} {e.text}" for e in self.events(job))
             time.sleep(0.05)
 
     def result(self, job: str) -> pa.Table:

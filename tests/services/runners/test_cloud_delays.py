@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from goffish.cloud.providers import Task
+from goffish.cloud.providers import Machine, Offer, Request
 from goffish.services.runners import cloud
 from goffish.services.runners.attempt import Ended
-from goffish.services.runners.cloud import Delays, _Rented
+from goffish.services.runners.cloud import Delays, _Job, _Rented
 from goffish.services.runners.cloud_planning import Need, Plan, Planner
 from goffish.services.store.records import State
 from tests.services.runners.rented import CALM, HIGH, PACE, cloud_of, write_cloud
@@ -35,7 +36,8 @@ class World:
     now: float = 0.0
     done: dict[str, Any] | None = None
     done_h: float = 0.0
-    machines: list[dict[str, Any]] = field(default_factory=list)
+    given: list[Machine] = field(default_factory=list)
+    begun: list[float] = field(default_factory=list)
     session: int | None = None
     busy: bool = False
     turn: str = ""
@@ -43,37 +45,31 @@ class World:
 
     # The provider.
 
-    def prices(self) -> list[float]:
-        high = self.now >= self.rise_s
-        spot = self.plan.market.rules.spot.tolist()
-        return [(HIGH if high else CALM) if one else 0.2 for one in spot]
+    async def offers(self) -> list[Offer]:
+        price = HIGH if self.now >= self.rise_s else CALM
+        return [Offer("tiny", "on-demand", "", 0.2, True), Offer("tiny", "spot", "", price, True)]
 
-    def start(self, kind: int) -> int:
-        self.machines.append({"kind": kind, "begun": self.now, "ended": None, "state": "starting", "runs": None})
-        return len(self.machines) - 1
+    async def request(self, request: Request) -> Machine:
+        self.begun.append(self.now)
+        made = Machine(
+            id=str(len(self.given)), machine_type=request.machine_type, market=request.market, zone="",
+            state="pending", reason="", tags=request.tags, requested_s=self.now,
+        )  # fmt: skip
+        self.given.append(made)
+        return made
 
-    def stop(self, machine: int) -> None:
-        self.machines[machine] |= {"ended": self.now, "state": "stopped"}
+    async def release(self, ids: list[str]) -> None:
+        for id in ids:
+            self._end(int(id), "released")
 
-    def states(self) -> list[str]:
-        return [one["state"] for one in self.machines]
+    async def machines(self, tags: Any) -> list[Machine]:
+        return list(self.given)
 
-    def taken(self, machine: int) -> bool:
-        return bool(self.plan.market.rules.spot[self.machines[machine]["kind"]])
+    async def costs(self, machines: list[Machine]) -> list[float]:
+        return [0.0 for _ in machines]
 
-    def life(self, machine: int) -> tuple[float, float]:
-        one = self.machines[machine]
-        return one["begun"], self.now if one["ended"] is None else one["ended"]
-
-    def spent(self) -> float:
-        return 0.0
-
-    def submit(self, machine: int, command: list[str]) -> Task:
-        self.machines[machine]["runs"] = self.machines[machine]["begun"] + self.start_s
-        return Task(machine, 0)
-
-    def exit_code(self, task: Task) -> int | None:
-        return None if self.done is None else 0
+    def _end(self, number: int, state: Any) -> None:
+        self.given[number] = replace(self.given[number], state=state, ended_s=self.now)
 
     # The folder.
 
@@ -86,18 +82,19 @@ class World:
 
     # The time.
 
-    def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         self.now += seconds * PACE
-        for number, one in enumerate(self.machines):
-            if one["ended"] is not None:
+        for number, one in enumerate(self.given):
+            if one.ended:
                 continue
-            if self.now >= self.rise_s and self.taken(number):
-                one |= {"ended": self.now, "state": "failed"}
+            if self.now >= self.rise_s and one.market == "spot":
+                self._end(number, "interrupted")
                 # A checkpoint of all whole hours.
                 self.done_h = float(int(self.done_h))
-            elif one["state"] == "starting":
-                one["state"] = "running"
-            if one["ended"] is None and one["runs"] is not None and self.now >= one["runs"]:
+                continue
+            if one.state == "pending":
+                self.given[number] = replace(one, state="running")
+            if self.now >= self.begun[number] + self.start_s:
                 self.session = number
                 self.done_h += seconds * PACE / HOUR_S
         if self.done_h >= self.plan.work * self.plan.slot_s / HOUR_S and self.done is None:
@@ -113,7 +110,7 @@ class Timed:
     def __init__(self, world: World) -> None:
         graph = SimpleNamespace(policy="rtba", cpu_seconds=None)
         self.folder = world
-        self.job = SimpleNamespace(cost=0.0, attempts=1, state=State.PLANNED, spec=SimpleNamespace(graph=graph))
+        self.job = SimpleNamespace(id=1, cost=0.0, attempts=1, state=State.PLANNED, spec=SimpleNamespace(graph=graph))
 
     @property
     def time_left_s(self) -> float:
@@ -133,14 +130,14 @@ class Timed:
 
 
 def finish(world: World, need: Need, monkeypatch: pytest.MonkeyPatch) -> Ended:
-    priced = SimpleNamespace(priced=lambda _: SimpleNamespace(classes=[SimpleNamespace(price_per_hour=HIGH)]))
     with monkeypatch.context() as patch:
         patch.setattr(cloud, "time", world)
+        patch.setattr(cloud, "asyncio", world)
         patch.setattr(cloud, "EventWriter", lambda _: SimpleNamespace(write=lambda: None))
-        patch.setattr(cloud, "SpotMarket", lambda *_: priced)
         patch.setattr(cloud, "lost", lambda *_: None)
         order = {"limits": {"memory_mb": None}}
-        return _Rented(Timed(world), world.plan, need, world, order, PACE, 0.0).run()  # type: ignore[arg-type]
+        rented = _Rented(_Job(Timed(world), world.plan, need, order), world, PACE)  # type: ignore[arg-type]
+        return asyncio.run(rented.run())
 
 
 @pytest.mark.parametrize("start_s", [300.0, 3600.0])
@@ -158,8 +155,7 @@ def test_deadlines_are_kept_when_machines_start_late(
             if not reserved:
                 patch.setattr(Delays, "reserve_s", lambda *_: 0.0)
             ended[reserved] = finish(world, need, monkeypatch)
-        kinds = ["spot" if plan.market.rules.spot[one["kind"]] else "on demand" for one in world.machines]
-        assert kinds[0] == "spot" and kinds[-1] == "on demand"
+        assert (world.given[0].market, world.given[-1].market) == ("spot", "on-demand")
     assert ended[True].state == State.DONE
     # Otherwise the job waits for lower prices until the planned start-up is the only time left.
     assert (ended[False].state == State.DONE) is (start_s == need.startup_s)

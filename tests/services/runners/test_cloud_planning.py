@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -11,8 +12,7 @@ import pytest
 
 from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.prices import UNAVAILABLE, seconds_of
-from goffish.cloud.providers import LocalProvider
-from goffish.cloud.spot_market import SpotMarket
+from goffish.cloud.providers import CapacityError, LocalProvider, Request, SimulatedProvider
 from goffish.errors import InputError
 from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.agent import Agent
@@ -42,10 +42,8 @@ def test_plans_on_calm_prices(tmp_path: Path) -> None:
     for name in ("h1", "h2", "h3", "rtba"):
         assert CALM * 7 / 6 * (1 - 1e-9) <= plans[name].expected_cost < 0.5 * dear.expected_cost, name
     assert plans["rtba"].expected_cost <= min(plan.expected_cost for plan in plans.values()) * 1.1
-    # Every choice is a class of what the provider is asked for, in the same order.
-    rules, machines = dear.market.rules, dear.machines.classes
-    assert [one.market == "spot" for one in machines] == rules.spot.tolist()
-    assert [one.bid for one in machines if one.market == "spot"] == [ON_DEMAND]
+    rules = dear.market.rules
+    assert rules.spot.tolist() == [True, False] and rules.bid[0] == ON_DEMAND
     prices = [CALM]
     assert dear.decide(30, submitted(6), prices) == START + dear.market.on_demand_choice(0)
     assert rules.spot[plans["rtba"].decide(30, submitted(6), prices) - START]
@@ -120,13 +118,25 @@ def test_machine_types_without_bids(tmp_path: Path) -> None:
     one = {"name": "tiny", "cores": 2, "price_per_hour": ON_DEMAND, "market": "spot", "spot_price_per_hour": CALM}
     (tmp_path / "own.yaml").write_text(json.dumps({"machine_types": [one | {"availability": "own.csv"}]}))
     plan = Planner().plan(read_catalogue(tmp_path / "own.yaml"), "rtba", NEED)
-    assert plan.market.classes[0].by_availability and [c.market for c in plan.machines.classes] == ["spot", "on-demand"]
+    assert plan.market.classes[0].by_availability and plan.market.rules.spot.tolist() == [True, False]
     assert text_of(plan.market, plan.decide(30, submitted(6), [CALM])) == "start tiny on the spot market"
     assert plan.decide(30, submitted(6), [UNAVAILABLE]) == WAIT
-    assert plan.machines.classes[1].availability is None and CALM < plan.expected_cost < 0.7 * plan.on_demand_cost
-    market = SpotMarket(plan.machines)
-    assert market.priced(0.0).classes[0].price_per_hour == CALM and market.taken_s(0, 0.0) == 3 * 3600.0
-    assert market.priced(3 * 3600.0).classes[0].price_per_hour == UNAVAILABLE
+    assert CALM < plan.expected_cost < 0.7 * plan.on_demand_cost
+
+    async def run() -> None:
+        provider = SimulatedProvider(read_catalogue(tmp_path / "own.yaml"))
+        given = {"machine_type": "tiny", "command": (), "market": "spot", "max_price": float(plan.market.rules.bid[0])}
+        await provider.request(Request(token="1", **given))
+        assert [(one.price_per_hour, one.available) for one in await provider.offers()] == [
+            (ON_DEMAND, True), (CALM, True),
+        ]  # fmt: skip
+        provider.advance(4 * 3600.0 - 1)
+        assert (await provider.offers())[1][3:] == (UNAVAILABLE, False)
+        assert [(one.ended_s, one.reason) for one in await provider.machines({})] == [(10800.0, "no capacity is left")]
+        with pytest.raises(CapacityError, match="tiny on the spot market: is not available"):
+            await provider.request(Request(token="2", **given))
+
+    asyncio.run(run())
 
 
 def test_clouds_without_a_spot_market() -> None:
@@ -180,22 +190,30 @@ def test_the_pace_of_local_machines(tmp_path: Path) -> None:
     pace = 3600.0
     cloud = cloud_of(write_cloud(tmp_path, [(1800, 0.1), (5400, HIGH)]))
     since = began_at(cloud, 0.0)
-    with LocalProvider(cloud, folder=tmp_path / "machines", pace=pace, since=since) as provider:
-        assert provider.prices() == [CALM]
-        machine = provider.start(0)
-        before = time.monotonic()
-        time.sleep(0.75)
-        assert provider.prices() == [0.1] and not provider.taken(machine)
-        while provider.states()[machine] != "failed":
-            assert time.monotonic() < before + 30
-            time.sleep(0.05)
-        begun, ended = provider.life(machine)
-        assert provider.taken(machine) and ended == 5400.0 and 0 <= begun < 1800
-        assert time.monotonic() - before >= (5400 - begun) / pace - 0.1
-        # Minutes that began before half an hour had passed cost the first price.
-        first = -(-(1800 - begun) // 60)
-        every = -(-(5400 - begun) // 60)
-        assert provider.spent() == pytest.approx((first * CALM + (every - first) * 0.1) / 60)
+
+    async def run() -> None:
+        provider = LocalProvider(cloud, folder=tmp_path / "machines", pace=pace, since=since)
+        try:
+            assert (await provider.offers())[1].price_per_hour == CALM
+            machine = await provider.request(Request(machine_type="tiny", market="spot", command=(), token="1"))
+            before = time.monotonic()
+            await asyncio.sleep(0.75)
+            assert (await provider.offers())[1].price_per_hour == 0.1
+            while not machine.ended:
+                assert time.monotonic() < before + 30
+                await asyncio.sleep(0.05)
+                machine = (await provider.machines({}))[0]
+            begun = machine.requested_s
+            assert (machine.state, machine.ended_s) == ("interrupted", 5400.0) and 0 <= begun < 1800
+            assert time.monotonic() - before >= (5400 - begun) / pace - 0.1
+            # Minutes that began before half an hour had passed cost the first price.
+            first = -(-(1800 - begun) // 60)
+            every = -(-(5400 - begun) // 60)
+            assert await provider.costs([machine]) == [pytest.approx((first * CALM + (every - first) * 0.1) / 60)]
+        finally:
+            await provider.close()
+
+    asyncio.run(run())
     for wrong in (0.0, -1.0, float("inf")):
         with pytest.raises(InputError, match="pace = "):
             LocalProvider(cloud, folder=tmp_path, pace=wrong)

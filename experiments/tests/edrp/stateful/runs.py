@@ -17,7 +17,7 @@ import psutil
 from experiments.edrp.stateful.definition import Operator, Stream
 from experiments.edrp.stateful.job import Job
 from goffish.cloud.catalogue import read_catalogue
-from goffish.cloud.providers import LocalProvider
+from goffish.cloud.providers import LocalMachines
 
 CATALOGUE = read_catalogue("ec2-2013")
 KIND = CATALOGUE.number("m3.xlarge")
@@ -26,7 +26,7 @@ COUNTS = Stream(("left", "right"), (Operator("check", "pass", ("left", "right"),
                                     Operator("count", "count", ("check",), 4)), ("count",))  # fmt: skip
 
 
-def started(provider: LocalProvider, count: int) -> list[int]:
+def started(provider: LocalMachines, count: int) -> list[int]:
     """Machines that run."""
     machines = [provider.start(KIND) for _ in range(count)]
     until = time.monotonic() + 30
@@ -110,9 +110,9 @@ class Load:
 
 
 @contextmanager
-def machines_of(folder: Path, count: int) -> Iterator[tuple[LocalProvider, list[int]]]:
+def machines_of(folder: Path, count: int) -> Iterator[tuple[LocalMachines, list[int]]]:
     """A provider with machines; when they are gone, so is everything on them."""
-    with LocalProvider(CATALOGUE, folder=folder) as provider:
+    with LocalMachines(CATALOGUE, folder=folder) as provider:
         yield provider, started(provider, count)
     until = time.monotonic() + 5
     while (left := executors()) and time.monotonic() < until:

@@ -17,7 +17,7 @@ import pytest
 
 from experiments.edrp.stateful.definition import Deployment, Executor, spread
 from experiments.edrp.stateful.job import Job
-from goffish.cloud.providers import LocalProvider
+from goffish.cloud.providers import LocalMachines
 from goffish.errors import InputError, JobError
 
 from .runs import COUNTS, Load, executors, kill, machines_of, started
@@ -26,7 +26,7 @@ FIRST: Deployment = spread(COUNTS, {"check": [0], "count": [0, 1]})
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalProvider, Path]]:
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalMachines, Path]]:
     """Machines 0 and 1, for the whole module."""
     folder = tmp_path_factory.mktemp("machines")
     with machines_of(folder, 2) as (provider, found):
@@ -55,7 +55,7 @@ def drawn(rng: np.random.Generator) -> Deployment:
     return spread(COUNTS, {o.name: rng.integers(0, 2, rng.integers(1, o.tasks + 1)).tolist() for o in COUNTS.operators})
 
 
-def random_reconfigurations(provider: LocalProvider, folder: Path, count: int) -> None:
+def random_reconfigurations(provider: LocalMachines, folder: Path, count: int) -> None:
     rng = np.random.default_rng(4)
     with Job(COUNTS, provider, folder) as job:
         job.start(FIRST)
@@ -71,18 +71,18 @@ def random_reconfigurations(provider: LocalProvider, folder: Path, count: int) -
         assert {name: {e.machine for e in wanted if e.operator == name} for name in COUNTS.of} == places(folder)
 
 
-def test_counts_and_order_survive_reconfigurations(machines: tuple[LocalProvider, Path]) -> None:
+def test_counts_and_order_survive_reconfigurations(machines: tuple[LocalMachines, Path]) -> None:
     """§7.6, first point; breaks when items are lost, doubled or overtake each other while state moves."""
     random_reconfigurations(*machines, 2)
     assert not executors()
 
 
 @pytest.mark.slow
-def test_counts_and_order_survive_many_reconfigurations(machines: tuple[LocalProvider, Path]) -> None:
+def test_counts_and_order_survive_many_reconfigurations(machines: tuple[LocalMachines, Path]) -> None:
     random_reconfigurations(*machines, 25)
 
 
-def test_state_goes_where_it_is_needed(machines: tuple[LocalProvider, Path]) -> None:
+def test_state_goes_where_it_is_needed(machines: tuple[LocalMachines, Path]) -> None:
     """Tasks that stay use their machine's swap area, others the data store; earlier exports are forgotten."""
     provider, folder = machines
     stored: list[list[tuple[int, str]]] = []
@@ -116,7 +116,7 @@ def test_state_goes_where_it_is_needed(machines: tuple[LocalProvider, Path]) -> 
     assert not list(folder.glob("job-*"))
 
 
-def test_kill_between_barriers_rolls_back(machines: tuple[LocalProvider, Path]) -> None:
+def test_kill_between_barriers_rolls_back(machines: tuple[LocalMachines, Path]) -> None:
     """§7.6, third point; breaks when the old deployment or its state does not come back, or sources do not keep."""
     provider, folder = machines
     extra = started(provider, 1)[0]
@@ -148,7 +148,7 @@ def test_kill_between_barriers_rolls_back(machines: tuple[LocalProvider, Path]) 
             job.reconfigure(spread(COUNTS, {"check": [extra], "count": [1]}))
 
 
-def test_late_barriers_and_lost_state(machines: tuple[LocalProvider, Path]) -> None:
+def test_late_barriers_and_lost_state(machines: tuple[LocalMachines, Path]) -> None:
     """A barrier that is not reached is called off; one that exported may be gone; what has no export is lost."""
     provider, folder = machines
     stopped = 0

@@ -1,0 +1,57 @@
+"""What a server rents: a provider with its options, and the object storage of the jobs on its machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.providers.ec2 import Ec2Provider
+from goffish.cloud.providers.ec2_account import Ec2Options
+from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
+from goffish.cloud.providers.protocol import Provider
+from goffish.definitions import Definition, read_definition
+
+
+class Rental(Definition):
+    """Machines that a server rents for jobs.
+
+    Attributes
+    ----------
+    jobs : str
+        URI of the folders of jobs in object storage, which the machines can read and write.
+    ec2 : Ec2Options, optional
+    kubernetes : KubernetesOptions, optional
+        Of one of them.
+    """
+
+    jobs: Annotated[str, Field(pattern=r"^[a-z0-9+]+://\S+$")]
+    ec2: Ec2Options | None = None
+    kubernetes: KubernetesOptions | None = None
+
+    @model_validator(mode="after")
+    def _one_provider(self) -> Rental:
+        if (self.ec2 is None) == (self.kubernetes is None):
+            raise ValueError("give the options of one provider: ec2 or kubernetes")
+        return self
+
+    def provider(self, catalogue: Catalogue) -> Provider:
+        """Return the provider of the machine types of a catalogue."""
+        if self.ec2 is not None:
+            return Ec2Provider(catalogue, self.ec2)
+        assert self.kubernetes is not None
+        return KubernetesProvider(catalogue, self.kubernetes)
+
+
+def read_rental(given: str | Path | Mapping[str, Any] | Rental) -> Rental:
+    """Read a description from a YAML or JSON file, or from a mapping.
+
+    Raises
+    ------
+    InputError
+        The description is invalid; names the file, the field and what is accepted.
+    """
+    return read_definition(Rental, given, "rental", "jobs")

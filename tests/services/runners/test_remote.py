@@ -1,0 +1,229 @@
+"""Graph jobs whose folder is in object storage, on machines that share no files with the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+import goffish as gf
+from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
+from goffish.services.runners import cloud, worker
+from goffish.services.runners.cloud import CloudRunner, Renting
+from goffish.services.runners.folder import JobFolder
+from goffish.services.runners.mirror import Mirror
+from goffish.services.store.records import State
+from tests.cloud.kubernetes_server import KubernetesServer
+from tests.services.runners.rented import PACE, by_hand, cloud_of, cloud_spec, make_store, serving, write_cloud
+
+
+def files_of(place: str) -> list[str]:
+    system, root = fsspec.url_to_fs(place)
+    return sorted(name.removeprefix(f"{root}/") for name in system.find(root) if ".lease" not in name)
+
+
+def save(folder: JobFolder, superstep: int) -> None:
+    """A checkpoint as an engine writes it; the one before is removed afterwards."""
+    old = {path for path in folder.checkpoints.rglob("*") if path.is_file() and path.name != "checkpoint.json"}
+    part = folder.checkpoints / f"step-{superstep}" / "part"
+    part.parent.mkdir(parents=True)
+    part.write_text(f"state {superstep}")
+    (folder.checkpoints / "checkpoint.json").write_text(json.dumps({"superstep": superstep}))
+    for path in old:
+        path.unlink()
+
+
+def test_the_two_folders_of_a_job(tmp_path: Path) -> None:
+    """Breaks when a checkpoint is without its files, an old one stays, or the next worker lacks something."""
+    place = f"memory://{tmp_path.name}-mirror/job"
+    server, first, second = (Mirror(JobFolder(tmp_path / name), place) for name in ("server", "first", "second"))
+    turn = server.folder.prepare({"algorithm": "pagerank"}, 1, 1)
+    server.publish()
+    server.fetch_news()
+    assert server.folder.saved is None and not server.has_begun(turn)
+    first.fetch_all()
+    assert json.loads(first.folder.order.read_text()) == {"algorithm": "pagerank"} and first.folder.turn == "1.1"
+    first.say(turn)
+    assert server.has_begun(turn) and server.worker(turn) == {}
+    for superstep in (3, 6):
+        save(first.folder, superstep)
+        first.folder.report({"superstep": superstep})
+        first.folder.log.write_text(f"line {superstep}\n")
+        first.write_news()
+        server.fetch_news()
+        assert (server.folder.saved, server.folder.progress) == (superstep, {"superstep": superstep})
+        assert server.folder.log_end(100) == f"line {superstep}\n"
+        kept = [name for name in files_of(place) if name.startswith("checkpoints/")]
+        assert kept == ["checkpoints/checkpoint.json", f"checkpoints/step-{superstep}/part"]
+    first.say(turn, code=-9)
+    assert server.worker(turn) == {"code": -9}
+    second.fetch_all()
+    assert (second.folder.checkpoints / "step-6" / "part").read_text() == "state 6"
+    writes: list[str] = []
+    write = second.store.write
+    second.store.write = lambda name, data: (writes.append(name), write(name, data))  # type: ignore[method-assign]
+    second.write_news()
+    assert writes == []  # what it has read is there
+    second.folder.result.write_bytes(b"result")
+    second.folder.finish({"summary": {}, "rows": 1})
+    second.write_result()
+    assert writes == ["result.arrow", "done.json"]
+    server.fetch_news()
+    assert server.folder.done == {"summary": {}, "rows": 1} and server.folder.result.read_bytes() == b"result"
+
+
+def test_checkpoints_that_change_while_they_are_written(tmp_path: Path) -> None:
+    """Breaks when the manifest in storage names files that are not there."""
+    mirror = Mirror(JobFolder(tmp_path), f"memory://{tmp_path.name}-changes/job")
+    save(mirror.folder, 1)
+    write = mirror.store.write
+
+    def slowly(name: str, data: Any) -> None:
+        if name.endswith("step-1/part"):
+            save(mirror.folder, 2)
+        write(name, data)
+
+    mirror.store.write = slowly  # type: ignore[method-assign]
+    mirror.write_news()
+    assert files_of(mirror.place) == ["checkpoints/checkpoint.json", "checkpoints/step-2/part"]
+    assert json.loads(mirror.store.read("checkpoints/checkpoint.json").to_pybytes()) == {"superstep": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["pagerank", "betweenness"])
+def test_a_worker_ends_with_a_checkpoint_after_a_notice(tmp_path: Path, algorithm: str) -> None:
+    """Breaks when it goes on, or loses what it has done."""
+    make_store(tmp_path, 20_000, 100_000)
+    folder = JobFolder(tmp_path / "job")
+    options = {"supersteps": "5000"} if algorithm == "pagerank" else {}
+    order = {
+        "algorithm": algorithm, "input": str(tmp_path / "store"), "options": options, "names": {}, "engine": "local",
+        "threads": 2, "checkpoint_every": 1_000_000, "limits": {"memory_mb": None, "threads": None},
+    }  # fmt: skip
+    turn = folder.prepare(order, 1)
+    process = subprocess.Popen([sys.executable, "-m", "goffish.services.runners.worker", str(folder.path), turn])
+    end = time.monotonic() + 120
+    if algorithm == "pagerank":
+        while not folder.progress:
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+    else:
+        while folder.session is None:
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        time.sleep(5)
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(30) == worker.NOTICED
+    if algorithm == "pagerank":
+        assert folder.saved == folder.progress["superstep"]
+    else:
+        assert any(folder.checkpoints.iterdir())
+
+
+@pytest.mark.slow
+def test_a_job_moves_at_a_notice(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when the job does not end on another machine, from the checkpoint of the one that was taken back."""
+    monkeypatch.setattr(cloud, "_REPORT_S", 0.2)
+    graph = make_store(tmp_path, 60_000, 400_000)
+    prices = cloud_of(write_cloud(tmp_path / "clouds", [(9000, 0.9), (9360, 0.02)]))
+    fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
+
+    def rent(renting: Renting) -> cloud.LocalProvider:
+        return cloud.LocalProvider(
+            renting.catalogue, reference_share=1.0, folder=renting.folder, pace=PACE, since=renting.since,
+            notice_s=10 * PACE, environment=dict(os.environ),
+        )  # fmt: skip
+
+    runner = CloudRunner(lambda uri: str(tmp_path / uri), lambda _: prices, PACE, rent=rent, jobs_at="s3://jobs/all")
+    with serving(tmp_path / "home", {"cloud": runner}) as service:
+        job = service.submit(cloud_spec(3000, checkpoint_every=100_000))
+        found = service.settle(job, 240.0)
+        events = service.events(job)
+        assert found.state == State.DONE, found.error
+        result = service.result(job).sort_by("vertex")
+    expected = gf.pagerank(graph, tolerance=1e-13).table.sort_by("vertex")
+    assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
+    texts = [event.text for event in events]
+    assert "spot interruption announced; resuming from the checkpoint" in texts, texts
+    assert found.cost == pytest.approx(by_hand(events)) and found.cost > 0
+    assert "done.json" in files_of(f"s3://jobs/all/{job}")
+
+
+@pytest.mark.slow
+def test_a_job_on_kubernetes_outlives_the_server(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when pods of a server that has stopped are lost or left behind, or an eviction loses what was done."""
+    monkeypatch.setattr(cloud, "_REPORT_S", 0.2)
+    server = KubernetesServer(runs=True)
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
+    graph = make_store(tmp_path, 60_000, 400_000)
+    prices = cloud_of(write_cloud(tmp_path / "clouds"))
+    fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
+    options = KubernetesOptions(image="goffish")
+    runner = CloudRunner(
+        lambda uri: str(tmp_path / uri), lambda _: prices, 1.0,
+        rent=lambda given: KubernetesProvider(given.catalogue, options), jobs_at="s3://jobs",
+    )  # fmt: skip
+    try:
+        with serving(tmp_path / "home", {"cloud": runner}) as service:
+            job = service.submit(cloud_spec(2_500, checkpoint_every=100_000))
+            service.wait_for(job, "progress", 120.0)
+            [(_, first)] = server.pods
+        assert [name for _, name in server.pods] == [first]  # the server has stopped
+        with serving(tmp_path / "home", {"cloud": runner}) as service:
+            end = time.monotonic() + 30
+            while not any("found again" in event.text for event in service.events(job)):
+                assert time.monotonic() < end, "\n".join(f"{e.state} {e.text}" for e in service.events(job))
+                time.sleep(0.1)
+            server.evict(first, 100)
+            found = service.settle(job, 240.0)
+            events = service.events(job)
+            assert found.state == State.DONE, found.error
+            result = service.result(job).sort_by("vertex")
+    finally:
+        server.close()
+    expected = gf.pagerank(graph, tolerance=1e-13).table.sort_by("vertex")
+    assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
+    texts = "\n".join(f"{event.kind} {event.state} {event.text}" for event in events)
+    assert [event.kind for event in events].count("checkpoint") == 1, texts
+    assert server.pods == {} and found.cost > 0
+
+
+def test_files_of_the_server(tmp_path: Path) -> None:
+    """Breaks when a worker elsewhere looks for a path of the server, or files are written to storage again."""
+    place = f"memory://{tmp_path.name}-files/job"
+    store, pairs = tmp_path / "data" / "store", tmp_path / "data" / "pairs.csv"
+    (store / "part").mkdir(parents=True)
+    (store / "manifest.json").write_text("{}")
+    (store / "part" / "0").write_bytes(b"zero")
+    pairs.write_text("a,b\n")
+    server, worker_ = (Mirror(JobFolder(tmp_path / name), place) for name in ("server", "worker"))
+    names = {str(store): "store", str(pairs): "pairs.csv", "s3://bucket/other": "other"}
+    order = {"input": str(store), "options": {"pairs": str(pairs), "top": "3"}, "names": names}
+    server.folder.prepare(order, 1, 1)
+    server.publish()
+    writes: list[str] = []
+    write = server.store.write
+    server.store.write = lambda name, data: (writes.append(name), write(name, data))  # type: ignore[method-assign]
+    server.folder.prepare(order, 1, 2)
+    server.publish()
+    assert writes == ["order.json", "current"]
+    worker_.fetch_all()
+    found = json.loads(worker_.folder.order.read_text())
+    here = tmp_path / "worker" / "files"
+    assert found == {
+        "input": str(here / "0" / "store"), "options": {"pairs": str(here / "1" / "pairs.csv"), "top": "3"},
+        "names": {
+            "s3://bucket/other": "other", str(here / "0" / "store"): "store", str(here / "1" / "pairs.csv"): "pairs.csv"
+        },
+    }  # fmt: skip
+    assert (here / "0" / "store" / "part" / "0").read_bytes() == b"zero"
+    assert (here / "1" / "pairs.csv").read_text() == "a,b\n"
