@@ -12,16 +12,16 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE
 from goffish.cloud.providers import CapacityError, LocalProvider, Machine, Provider, Request
 from goffish.environment import child_environment
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.job import RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
 from goffish.scheduling.spot.model import Market
@@ -44,13 +44,15 @@ from goffish.services.runners.worker import NOTICED
 from goffish.services.store.records import Clock, State
 from goffish.services.store.spec import GraphJob
 
-_LOOK_S = 0.1
+#: Interval of looks at machines, in seconds; providers limit calls of their API.
+_LOOK_S, _REMOTE_LOOK_S = 0.1, 2.0
 #: Interval of cost and progress events, in seconds.
-_REPORT_S = 2.0
+_REPORT_S, _REMOTE_REPORT_S = 2.0, 10.0
 #: Maximum time until a worker ends after its machine or server, in seconds.
 _ENDS_S = 10.0
 #: Safety margin before the deadline, in slots.
 _MARGIN = 1
+_Found = TypeVar("_Found")
 #: Tags of machines, and the file of `_Kept`.
 _JOB, _TURN, _KEPT = "goffish-job", "goffish-turn", "cloud.json"
 #: Module of workers whose folder is in object storage.
@@ -149,10 +151,10 @@ class CloudRunner:
             raise InputError(as_named(str(error), files.names)) from None
         if mirror is not None:
             sized = replace(sized, share=1.0)  # real cores
-        need = sized.need(catalogue, self.pace, attempt.time_left_s)
+        need = replace(sized.need(catalogue, self.pace, attempt.time_left_s), notice=mirror is not None)
         left = _Kept.read(folder).core_hours
         if left is not None:
-            need = Need(left, need.startup_s, need.checkpoint_s, need.left_s, need.least_slot_s)
+            need = replace(need, core_hours=left)
         plan = self.planner.plan(catalogue, graph.policy, need, lambda: _stop(attempt))
         _note_plan(attempt, graph, plan, sized, need, catalogue.currency)
         since = began_at(catalogue, (self.clock.now() - (job.started or job.submitted)) * self.pace)
@@ -248,12 +250,17 @@ class _Rented:
         self._asked_s: float | None = None
         self._session: int | str | None = None
         self._turn = ""
+        self._problem = ""  # reported last
 
     async def run(self) -> Ended:
         """Run until the job ends or must stop."""
         attempt = self._attempt
         next_decision = next_write = 0.0
-        await self._adopt()
+        look_s, report_s = (_LOOK_S, _REPORT_S) if self._mirror is None else (_REMOTE_LOOK_S, _REMOTE_REPORT_S)
+        while not await self._patiently(self._adopt):  # there may be a machine that runs the job
+            if (why := attempt.stops()) is not None:
+                return self._over(attempt.ended(why))
+            await asyncio.sleep(look_s)
         while True:
             why = attempt.stops()
             if why is not None:
@@ -266,24 +273,43 @@ class _Rented:
                     await self._give_back("released")
                     return self._over(limit)
             had = self._machine is not None
-            ended = await self._look() if had else self._done()
+            ended = await self._patiently(self._look) if had else self._done()
             if ended is not None:
                 return ended
             if (self._machine is not None) != had or self._provider.now >= next_decision:
-                await self._decide()
+                await self._patiently(self._decide)
                 next_decision = self._provider.now + self._plan.slot_s
                 self._rest()
             if time.monotonic() >= next_write:
-                await self._report()
-                next_write = time.monotonic() + _REPORT_S
-            await asyncio.sleep(_LOOK_S)
+                await self._patiently(self._report)
+                next_write = time.monotonic() + report_s
+            await asyncio.sleep(look_s)
+
+    async def _patiently(self, step: Callable[[], Awaitable[_Found | None]]) -> _Found | None:
+        """Take a step; where the provider or storage does not answer, machines run on, and the next step is tried."""
+        if self._mirror is None:
+            return await step()
+        try:
+            found = await step()
+        except (InputError, JobError) as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self._attempt.note("wait", self._problem)
+            return None
+        self._problem = ""
+        return found
+
+    async def _find(self, before: Machine) -> Machine:
+        """Return the state of a machine; a provider may not list it for a moment."""
+        machines = await self._provider.machines(self._tags)
+        return next((one for one in machines if one.id == before.id), before)
 
     @property
     def _tags(self) -> dict[str, str]:
         return {_JOB: str(self._attempt.job.id)}
 
-    async def _adopt(self) -> None:
-        """Go on with the machine of a server that was killed, and release others."""
+    async def _adopt(self) -> bool:
+        """Go on with the machine of a server that was killed, and release others; return True."""
         attempt, market = self._attempt, self._plan.market
         choices = {_type(market, choice): choice for choice in range(market.choices)}
         await self._count()
@@ -304,6 +330,7 @@ class _Rented:
             await self._note_machine("machine", f"{self._name} found again")
         if self._machine is None and attempt.job.state in (State.PROVISIONING, State.RUNNING):
             attempt.move(State.MIGRATING, "machines stopped with the killed server")
+        return True
 
     async def _count(self) -> None:
         """Update what the job has cost."""
@@ -324,8 +351,7 @@ class _Rented:
         """Check the machine and its worker; return the outcome if the attempt has ended."""
         before, attempt, folder = self._machine, self._attempt, self._attempt.folder
         assert before is not None
-        machine = next(one for one in await self._provider.machines(self._tags) if one.id == before.id)
-        self._machine = machine
+        self._machine = machine = await self._find(before)
         if self._asked_s is not None:
             self.delays.start_s = max(self.delays.start_s, self._provider.now - self._asked_s)
             if self._worker != self._session:
@@ -478,9 +504,7 @@ class _Rented:
     async def _note_machine(self, kind: str, text: str, more: dict[str, Any] | None = None) -> None:
         await self._count()
         assert self._machine is not None
-        machines = await self._provider.machines(self._tags)
-        machine = next(one for one in machines if one.id == self._machine.id)
-        cost = self._cost
+        machine, cost = await self._find(self._machine), self._cost
         life = {"cloud_begun_s": machine.requested_s, "cloud_ended_s": machine.ended_s, "cost": cost}
         self._attempt.note(kind, text, self._facts() | life | (more or {}), cost=cost)
 

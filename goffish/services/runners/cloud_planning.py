@@ -63,6 +63,8 @@ class Need:
         Time to the deadline.
     least_slot_s : float
         Minimum slot length.
+    notice : bool
+        Whether a worker ends with a checkpoint before its machine is taken back.
     """
 
     core_hours: float
@@ -70,6 +72,7 @@ class Need:
     checkpoint_s: float
     left_s: float | None
     least_slot_s: float
+    notice: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +157,8 @@ class Planner:
             slot_s = _slot_s(wanted, need.least_slot_s)
             held = [traces[at] for at in chosen]
             classes = [spot[at] for at in chosen]
-            shape = (key, tuple(chosen), slot_s, _whole(need.startup_s, slot_s), _whole(need.checkpoint_s, slot_s))
+            slots_of = _whole(need.startup_s, slot_s), _whole(need.checkpoint_s, slot_s)
+            shape = (key, tuple(chosen), slot_s, *slots_of, need.notice)
             market = _kept(self._markets, shape, lambda: _market(catalogue.billing, classes, held, slot_s, need))
             work, slots = max(1, market.units(need.core_hours)), max(1, int(wanted // slot_s))
             promised = slots >= market.least_slots(work)
@@ -284,8 +288,7 @@ def _market(
         "ec2-linux", histories, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
         times=Times(slot_s, need.startup_s, need.checkpoint_s),
     )  # fmt: skip
-    # Machines of the local provider are killed without notice.
-    made = replace(made, notice=False)
+    made = replace(made, notice=made.notice and need.notice)
     if billing.quantum_s * 2 <= HOUR_S:
         spot = "first_hour_free" if billing.cut_off == "first-hour-free" else "per_second"
         return replace(made, spot_billing=spot, on_demand_billing="per_second")  # type: ignore[arg-type]

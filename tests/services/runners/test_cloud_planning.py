@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,17 @@ def test_machine_types_without_bids(tmp_path: Path) -> None:
             await provider.request(Request(token="2", **given))
 
     asyncio.run(run())
+
+
+def test_a_notice_lowers_the_expected_cost(tmp_path: Path) -> None:
+    """Breaks when a plan does not use that nothing is lost where notice is given, or a table without it is taken."""
+    rows = "".join(f"{BEGIN + np.timedelta64(hour, 'h')},{hour % 3 != 2:d}\n" for hour in range(97))
+    (tmp_path / "own.csv").write_text("timestamp_utc,available\n" + rows)
+    one = {"name": "tiny", "cores": 2, "price_per_hour": ON_DEMAND, "market": "spot", "spot_price_per_hour": CALM}
+    (tmp_path / "own.yaml").write_text(json.dumps({"machine_types": [one | {"availability": "own.csv"}]}))
+    catalogue, planner = read_catalogue(tmp_path / "own.yaml"), Planner()
+    costs = [planner.plan(catalogue, "rtba", replace(NEED, notice=notice)).expected_cost for notice in (False, True)]
+    assert costs[1] < costs[0]
 
 
 def test_clouds_without_a_spot_market() -> None:

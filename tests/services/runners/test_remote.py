@@ -23,7 +23,17 @@ from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import Mirror
 from goffish.services.store.records import State
 from tests.cloud.kubernetes_server import KubernetesServer
-from tests.services.runners.rented import PACE, by_hand, cloud_of, cloud_spec, make_store, serving, write_cloud
+from tests.services.runners.rented import (
+    CALM,
+    HIGH,
+    ON_DEMAND,
+    PACE,
+    cloud_of,
+    cloud_spec,
+    make_store,
+    serving,
+    write_cloud,
+)
 
 
 def files_of(place: str) -> list[str]:
@@ -132,9 +142,10 @@ def test_a_worker_ends_with_a_checkpoint_after_a_notice(tmp_path: Path, algorith
 @pytest.mark.slow
 def test_a_job_moves_at_a_notice(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when the job does not end on another machine, from the checkpoint of the one that was taken back."""
-    monkeypatch.setattr(cloud, "_REPORT_S", 0.2)
+    for name in ("_REMOTE_LOOK_S", "_REMOTE_REPORT_S"):
+        monkeypatch.setattr(cloud, name, 0.2)
     graph = make_store(tmp_path, 60_000, 400_000)
-    prices = cloud_of(write_cloud(tmp_path / "clouds", [(9000, 0.9), (9360, 0.02)]))
+    prices = cloud_of(write_cloud(tmp_path / "clouds", [(9000, HIGH), (9360, CALM)]))
     fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
 
     def rent(renting: Renting) -> cloud.LocalProvider:
@@ -154,14 +165,21 @@ def test_a_job_moves_at_a_notice(tmp_path: Path, s3: Any, monkeypatch: pytest.Mo
     assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
     texts = [event.text for event in events]
     assert "spot interruption announced; resuming from the checkpoint" in texts, texts
-    assert found.cost == pytest.approx(by_hand(events)) and found.cost > 0
+    total = 0.0
+    for details in (event.details or {} for event in events if event.kind in ("machine", "lost")):
+        if details["cloud_ended_s"] is not None:
+            minutes = np.arange(details["cloud_begun_s"], details["cloud_ended_s"], 60)
+            spot = np.where((minutes >= 9000) & (minutes < 9360), HIGH, CALM)
+            total += float(np.where(details["market"] == "spot", spot, ON_DEMAND).sum()) / 60
+    assert found.cost == pytest.approx(total) and total > 0
     assert "done.json" in files_of(f"s3://jobs/all/{job}")
 
 
 @pytest.mark.slow
 def test_a_job_on_kubernetes_outlives_the_server(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when pods of a server that has stopped are lost or left behind, or an eviction loses what was done."""
-    monkeypatch.setattr(cloud, "_REPORT_S", 0.2)
+    for name in ("_REMOTE_LOOK_S", "_REMOTE_REPORT_S"):
+        monkeypatch.setattr(cloud, name, 0.2)
     server = KubernetesServer(runs=True)
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
     graph = make_store(tmp_path, 60_000, 400_000)
