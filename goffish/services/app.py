@@ -169,6 +169,7 @@ class Server:
         )
         if settings.rent is not None:
             rental = read_rental(settings.rent)
+            rental.check()
             runners["cloud"] = replace(
                 runners["cloud"], pace=1.0, rent=lambda renting: rental.provider(renting.catalogue),
                 jobs_at=rental.jobs,

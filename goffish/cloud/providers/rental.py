@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import field_validator, model_validator
 
-from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.cloud.providers.ec2 import Ec2Provider
 from goffish.cloud.providers.ec2_account import Ec2Options
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
 from goffish.cloud.providers.protocol import Provider
 from goffish.definitions import Definition, read_definition
+from goffish.gofs.files import open_folder
+from goffish.partial import is_uri
+
+_ANY = "ec2-2025"
 
 
 class Rental(Definition):
@@ -28,15 +32,35 @@ class Rental(Definition):
         Of one of them.
     """
 
-    jobs: Annotated[str, Field(pattern=r"^[a-z0-9+]+://\S+$")]
+    jobs: str
     ec2: Ec2Options | None = None
     kubernetes: KubernetesOptions | None = None
+
+    @field_validator("jobs")
+    @classmethod
+    def _is_storage(cls, jobs: str) -> str:
+        if not is_uri(jobs) or jobs.startswith("file:"):
+            raise ValueError("accepted are URIs of object storage, such as s3://bucket/jobs")
+        return jobs
 
     @model_validator(mode="after")
     def _one_provider(self) -> Rental:
         if (self.ec2 is None) == (self.kubernetes is None):
             raise ValueError("give the options of one provider: ec2 or kubernetes")
         return self
+
+    def check(self) -> None:
+        """Check that the provider and the storage can be used from here, as far as their clients say.
+
+        Raises
+        ------
+        InputError
+            A package is missing, or no account, cluster or storage is configured.
+        StoreError
+            There is no storage of that scheme.
+        """
+        open_folder(self.jobs)
+        self.provider(read_catalogue(_ANY))
 
     def provider(self, catalogue: Catalogue) -> Provider:
         """Return the provider of the machine types of a catalogue."""

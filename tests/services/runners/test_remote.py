@@ -23,6 +23,7 @@ from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import Mirror
 from goffish.services.store.records import State
 from tests.cloud.kubernetes_server import KubernetesServer
+from tests.services.api.serving import RealServer, settle
 from tests.services.runners.rented import (
     CALM,
     HIGH,
@@ -245,3 +246,42 @@ def test_files_of_the_server(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (here / "0" / "store" / "part" / "0").read_bytes() == b"zero"
     assert (here / "1" / "pairs.csv").read_text() == "a,b\n"
+
+
+@pytest.mark.slow
+def test_a_server_is_killed_while_a_pod_works(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when `goffish serve --rent` rents nothing, or a killed server loses the machine, the job or its costs."""
+    pods = KubernetesServer(runs=True)
+    monkeypatch.setenv("KUBECONFIG", str(pods.kubeconfig(tmp_path / "config")))
+    fsspec.filesystem("s3").makedirs("rented", exist_ok=True)
+    (tmp_path / "data").mkdir()
+    graph = make_store(tmp_path / "data", 60_000, 400_000)
+    rent = tmp_path / "rent.yaml"
+    rent.write_text(json.dumps({"jobs": "s3://rented/jobs", "kubernetes": {"image": "goffish"}}))
+    clouds = write_cloud(tmp_path / "clouds")
+    options = ["--clouds", str(clouds), "--rent", str(rent)]
+    server = RealServer(tmp_path / "home", tmp_path / "data", *options).start()
+    try:
+        with server.client() as client:
+            job = client.submit_graph(
+                "pagerank", "store", {"supersteps": "2500"}, runner="cloud", cloud_name="own", checkpoint_every=100_000
+            ).id
+            end = time.monotonic() + 180
+            while client.job(job).progress == 0:
+                assert time.monotonic() < end, client.job(job)
+                time.sleep(0.1)
+            [(_, machine)] = pods.pods
+            server.kill()
+            server.start()
+        with server.client() as client:
+            settle(client, [job], 240.0)
+            found, events = client.job(job), list(client.watch(job))
+            assert found.state == 6, found
+            result = client.result(job).sort_by("vertex")
+    finally:
+        server.stop()
+        pods.close()
+    expected = gf.pagerank(graph, tolerance=1e-13).table.sort_by("vertex")
+    assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
+    assert any(f"machine {machine}, tiny on demand found again" == event.text for event in events), events
+    assert found.cost > 0 and pods.pods == {}
