@@ -33,7 +33,10 @@ NOT_RUN = {
     r"kafka-topics|stream run examples/kafka": "needs a Kafka broker",
 }
 #: Blocks of ``py`` that are not run, and why; those of this page run in tests/services/api/test_examples.py.
-PROGRAMS_NOT_RUN = {"graphframes=True": "needs the internet (GraphFrames jar)"}
+PROGRAMS_NOT_RUN = {
+    "graphframes=True": "needs the internet (GraphFrames jar)",
+    "spark.readStream": "needs a stream that goes on; see tests/streaming/graphs/test_spark.py and test_spark_kafka.py",
+}
 TESTED_WITH_A_SERVER = "service-clients.md"
 #: What a page takes for granted, beside the bundled data and the files of :func:`folder`.
 BEFORE = {
