@@ -122,6 +122,18 @@ def test_every_extra_has_a_command() -> None:
     assert any(re.match(r"pandas>=2\.2", needed) for needed in extras["spark"])
 
 
+def test_extras_of_the_documentation_exist() -> None:
+    """Breaks when a page asks to install an extra that there is not, which pip only warns of."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = {
+        name
+        for page in pages
+        for names in re.findall(r"(?:goffish|'\.)\[([a-z,]+)\]", page.read_text())
+        for name in names.split(",")
+    }
+    assert len(found) > 5 and found <= {*EXTRAS, "dev", "bench"}
+
+
 def test_doctor_lists_every_extra() -> None:
     """Breaks when `goffish doctor` and missing imports do not follow the packages of an extra."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
