@@ -21,7 +21,7 @@ import psutil
 
 #: Seconds between two measurements of the commands' processor time.
 _TICK_S = 0.05
-_TOLD_EVERY_S = 0.25
+_REPORT_EVERY_S = 0.25
 _KNOWN_S = 0.5
 #: Processor seconds that may be saved up for a burst.
 _BURST_S = 0.1
@@ -62,7 +62,7 @@ class _Machine:
 
     def govern(self) -> None:
         """Pause and resume the commands indefinitely, so that they do not exceed their share."""
-        budget, before, told, stopped = _BURST_S, time.monotonic(), 0.0, False
+        budget, before, reported, stopped = _BURST_S, time.monotonic(), 0.0, False
         while True:
             time.sleep(_TICK_S)
             now = time.monotonic()
@@ -75,8 +75,8 @@ class _Machine:
                 for process in self._processes():
                     _send(process, signal.SIGSTOP if stopped else signal.SIGCONT)
             self._reap()
-            if now - told > _TOLD_EVERY_S:
-                told = now
+            if now - reported > _REPORT_EVERY_S:
+                reported = now
                 self._say()
 
     def _processes(self) -> list[psutil.Process]:

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from goffish.errors import JobError
 from goffish.gofs.files import Folder, NoSuchFileError, open_folder
 from goffish.services.runners.folder import JobFolder, write_whole
 
@@ -90,6 +91,8 @@ class Mirror:
             self._read(name)
         for name in self.store.list():
             if name.startswith((f"{_CHECKPOINTS}/", f"{_FILES}/")):
+                if ".." in name.split("/"):  # object storage accepts any name
+                    raise JobError(f"{self.place}/{name}: not the name of a file of a job")
                 self._read(name)
                 self._note(name)
         self._rename_files()

@@ -17,6 +17,7 @@ import pytest
 
 import goffish as gf
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
+from goffish.errors import JobError
 from goffish.services.runners import cloud, worker
 from goffish.services.runners.cloud import CloudRunner, Renting
 from goffish.services.runners.folder import JobFolder
@@ -285,3 +286,14 @@ def test_a_server_is_killed_while_a_pod_works(tmp_path: Path, s3: Any, monkeypat
     assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
     assert any(f"machine {machine}, tiny on demand found again" == event.text for event in events), events
     assert found.cost > 0 and pods.pods == {}
+
+
+def test_names_that_leave_the_folder_of_a_job(tmp_path: Path) -> None:
+    """Breaks when write access to storage lets somebody write a file anywhere on the machine of a worker."""
+    mirror = Mirror(JobFolder(tmp_path / "job"), f"memory://{tmp_path.name}-names/job")
+    mirror.folder.prepare({}, 1, 1)
+    mirror.publish()
+    mirror.store.list = lambda: ["files/0/../../../outside"]  # type: ignore[method-assign]
+    with pytest.raises(JobError, match="not the name of a file of a job"):
+        mirror.fetch_all()
+    assert not (tmp_path.parent / "outside").exists()
