@@ -17,6 +17,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from goffish.errors import GoffishWarning
 from goffish.kernels import compile as compile_module
+from goffish.kernels import kept
 from goffish.kernels.cache import choose_kernel_cache
 
 OLD = """
@@ -160,7 +161,7 @@ def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("_save_index", "_save_data"):
         monkeypatch.setattr(IndexDataCacheFile, name, full)
-    monkeypatch.setattr(compile_module, "_read_index", full)
+    monkeypatch.setattr(kept, "_read_index", full)
     triple = compile_module.kernel(three_times)
     assert triple(2) == 6 and not triple.stats.cache_hits
 
