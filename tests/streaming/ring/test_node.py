@@ -24,6 +24,8 @@ SPARE = 50
 
 few = pytest.param(range(1), id="1 seed")
 many = pytest.param(range(1, 101), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="100 seeds")
+#: Of runs that are repeated for each step of a protocol.
+some = pytest.param(range(1, 11), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="10 seeds")
 
 
 def check_intervals(ring: Ring) -> None:
@@ -432,7 +434,7 @@ def test_moved_positions_never_lack_copies() -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS[:2], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:])])
 @pytest.mark.parametrize("victim", ["owner", pytest.param("target", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("seeds", [few, many])
+@pytest.mark.parametrize("seeds", [few, some])
 def test_failures_at_every_step_of_a_move(seeds: range, kind: str, victim: str) -> None:
     """Whichever message of the protocol a node has just received when it dies."""
     for seed in seeds:

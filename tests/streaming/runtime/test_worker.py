@@ -23,7 +23,7 @@ from goffish.streaming.sources import Files
 from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param((0,), id="1 seed")
-many = pytest.param(range(1, 40), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
+many = pytest.param(range(1, 13), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
 FILES, RECORDS, EARLY = 4, 400, 8.0
 
 

@@ -17,7 +17,7 @@ from goffish.streaming.updates.versions import PartialWindow, Strategy
 from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param(None, id="1 seed")
-many = pytest.param(range(40), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
+many = pytest.param(range(12), marks=(pytest.mark.slow, pytest.mark.timeout(1800)), id="many seeds")
 FILES, RECORDS = 4, 300
 SAFE = (Strategy.MVC, Strategy.PVC, Strategy.NCH)
 EVENTS = ("", "kill", "scale out", "hand over")
