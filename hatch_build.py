@@ -1,8 +1,19 @@
-"""Make what is generated when the package is built or installed: the code of the protocol, a client that waits."""
+"""Make what is generated when the package is built or installed: the code of the protocol, a client that waits.
+
+With ``GOFFISH_COMPILED_KERNELS=1``, a wheel also has compiled kernels, for this version of Python and of numba. As the
+package itself compiles them, it is built with its dependencies.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
 import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +25,18 @@ SYNCHRONOUS = {
     r"\baclosing\b": "closing", r"\bgrpc\.aio\b": "grpc", r"\basyncio\b": "time",
 }  # fmt: skip
 
+_COMPILES = os.environ.get("GOFFISH_COMPILED_KERNELS") == "1"
+
 
 class GeneratedCode(BuildHookInterface):
     """Runs protoc, which comes as a wheel, and makes one client of the other, before hatchling collects the files."""
+
+    #: Where kernels were compiled.
+    _folder = ""
+
+    def dependencies(self) -> list[str]:
+        """Return what a build needs that other builds do not."""
+        return self.metadata.core.dependencies if _COMPILES else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write ``goffish/v1/*_pb2*.py`` with their type stubs, and ``goffish/client/calls.py``.
@@ -41,3 +61,30 @@ class GeneratedCode(BuildHookInterface):
             text = re.sub(pattern, instead, text)
         (root / "goffish/client/calls.py").write_text(text, "utf-8")
         build_data["artifacts"] += ["goffish/client/calls.py"]
+        if self.target_name == "wheel" and version == "standard" and _COMPILES:
+            self._compile_kernels(root, build_data)
+
+    def _compile_kernels(self, root: Path, build_data: dict[str, Any]) -> None:
+        """Compile kernels in a copy of the package, and put them into the wheel."""
+        if sys.platform != "linux" or platform.machine() != "x86_64":
+            raise RuntimeError("GOFFISH_COMPILED_KERNELS: only for Linux on x86-64")
+        self._folder = tempfile.mkdtemp(prefix="goffish-kernels-")
+        package, compiled = Path(self._folder) / "goffish", Path(self._folder) / "compiled"
+        shutil.copytree(root / "goffish", package, ignore=shutil.ignore_patterns("__pycache__", "compiled"))
+        cpu = runpy.run_path(str(root / "goffish" / "kernels" / "kept.py"))["SHIPPED_CPU"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+        environment |= {"PYTHONPATH": self._folder, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
+        subprocess.run([sys.executable, "-m", "goffish", "compile"], check=True, env=environment, cwd=self._folder)
+        for file in package.rglob("__pycache__/*.nb[ic]"):
+            place = compiled / file.parents[1].relative_to(package) / file.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(place)
+        build_data["force_include"][str(compiled)] = "goffish/compiled"
+        build_data["pure_python"] = False
+        version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+        build_data["tag"] = f"{version}-{version}-manylinux_2_17_x86_64"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the copy of the package."""
+        if self._folder:
+            shutil.rmtree(self._folder)

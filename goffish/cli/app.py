@@ -192,11 +192,11 @@ def bench(
 def compile_kernels(
     algorithms: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ALGORITHM", help="Names of algorithms.", show_default="all algorithms"),
+        typer.Argument(metavar="ALGORITHM", help="Names of algorithms, flows or live-graphs.", show_default="all"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compile the kernels of algorithms, so that their first runs do not have to."""
+    """Compile kernels, so that the first runs of algorithms, flows and live graphs do not have to."""
     from goffish.cli.compile_command import run_compile
 
     run_compile(algorithms or [], json)

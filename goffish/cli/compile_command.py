@@ -21,30 +21,41 @@ _VERTICES, _EDGES = 2000, 8000
 
 
 def run_compile(names: list[str], json: bool) -> None:
-    """Run each algorithm on small graphs of every kind, and print how long that took."""
+    """Run each algorithm on small graphs of every kind, then flows and live graphs, and print how long that took."""
     from goffish.algorithms.catalogue import ALGORITHMS
-    from goffish.algorithms.run import run
+    from goffish.cli.compile_streams import STREAMS
 
+    choices = [*ALGORITHMS, *STREAMS]
     for name in names:
-        if name not in ALGORITHMS:
-            raise InputError(f"unknown algorithm {name!r}: choose one of {', '.join(ALGORITHMS)}")
+        if name not in choices:
+            raise InputError(f"unknown algorithm {name!r}: choose one of {', '.join(choices)}")
     rows = []
     with run_status("compiling") as (_, note):
         begun = time.perf_counter()
         graphs = list(_graphs())
         rows.append({"algorithm": "(reading files)", "seconds": time.perf_counter() - begun})
-        for name in names or ALGORITHMS:
+        for name in names or choices:
             note(name)
             begun = time.perf_counter()
-            for graph in graphs:
-                for options, engine in _options(ALGORITHMS[name]):
-                    with suppress(GoffishError):  # graphs that the algorithm does not take
-                        run(name, graph, engine, parts=None if engine == "auto" else 2, **options)
+            if name in STREAMS:
+                STREAMS[name]()
+            else:
+                _compile_algorithm(name, graphs)
             rows.append({"algorithm": name, "seconds": time.perf_counter() - begun})
     if json:
         print_json({"rows": rows})
         return
     print_table("compiled", ("algorithm", "seconds"), [(row["algorithm"], f"{row['seconds']:.2f}") for row in rows])
+
+
+def _compile_algorithm(name: str, graphs: list[Graph]) -> None:
+    from goffish.algorithms.catalogue import ALGORITHMS
+    from goffish.algorithms.run import run
+
+    for graph in graphs:
+        for options, engine in _options(ALGORITHMS[name]):
+            with suppress(GoffishError):  # graphs that the algorithm does not take
+                run(name, graph, engine, parts=None if engine == "auto" else 2, **options)
 
 
 def _graphs() -> Iterator[Graph]:
