@@ -144,10 +144,10 @@ def _step(
     named[pairs.after[same]] = names[pairs.before[same]]
     new = np.flatnonzero(named < 0)
     named[new] = free + np.arange(new.size)
-    return named, free + new.size, list(_told(pairs, forward, backward, earlier, sizes, names, named))
+    return named, free + new.size, list(_events_of(pairs, forward, backward, earlier, sizes, names, named))
 
 
-def _told(
+def _events_of(
     pairs: _Pairs, forward: Integers, backward: Integers, earlier: Integers, sizes: Integers, names: Integers,
     named: Integers,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip

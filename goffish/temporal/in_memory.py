@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Arcs of the largest template that is worked on in memory: they take some 20 bytes each.
 MOST_ARCS = 50_000_000
-#: The components of an instance of so few edges are found before a thread is told to look for them.
+#: The components of an instance of so few edges are found before a thread begins.
 _FEW_ROWS = 100_000
 #: The vertices that kernels number with 32 bits.
 _MOST_VERTICES = 2**31 - 1

@@ -127,7 +127,7 @@ class InstancePageRank(_OfInstance):
     def compute_batch(self, batch: SubgraphBatch, step: BatchTimeStep) -> None:
         alive, rank = self._alive(batch), batch["rank"]
         if step.number == 1:
-            self._tell_who_exists(batch, step, alive)
+            self._send_existence(batch, step, alive)
             step.aggregate("count", int(alive.sum()))
             return
         if step.number == 2:
@@ -150,7 +150,7 @@ class InstancePageRank(_OfInstance):
         rows = np.flatnonzero(remote_sum)
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], value=remote_sum[rows])
 
-    def _tell_who_exists(self, batch: SubgraphBatch, step: BatchTimeStep, alive: Flags) -> None:
+    def _send_existence(self, batch: SubgraphBatch, step: BatchTimeStep, alive: Flags) -> None:
         """Each existing vertex notifies the subgraphs that have arcs to it."""
         batch["ghost_alive"] = self.vertex_exists is None
         if self.vertex_exists is None:

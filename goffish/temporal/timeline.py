@@ -52,7 +52,7 @@ class Clock:
     index: int
     superstep: int
 
-    def told(self) -> dict[str, Any]:
+    def contributions(self) -> dict[str, Any]:
         """Contributions of every partition, available to all in the next superstep."""
         return {"tibsp.phase": self.phase, "tibsp.index": self.index, "tibsp.superstep": self.superstep}
 
@@ -205,7 +205,7 @@ class Timeline(SubgraphProgram):
             step.vote_to_halt()
             self._drop(batch, step)
             return
-        for name, value in clock.told().items():
+        for name, value in clock.contributions().items():
             step.aggregate(name, value)
         if clock.phase == END:
             self._end(batch, step, clock)

@@ -33,10 +33,10 @@ class _Consumer:
 
     def flush(self, name: str) -> None:
         if self.items or self.marks:
-            self.tell({"from": name, "items": self.items, "marks": self.marks})
+            self.send({"from": name, "items": self.items, "marks": self.marks})
             self.items, self.marks = [], {}
 
-    def tell(self, said: Any) -> None:
+    def send(self, said: Any) -> None:
         if self.connection is not None:
             try:
                 send(self.connection, said)
@@ -92,7 +92,7 @@ class _Process:
         elif "pause" in said:
             self._operational, self._pause = False, said
             for consumer in self._consumers:
-                consumer.tell({"from": self._name, "end": said["pause"]})
+                consumer.send({"from": self._name, "end": said["pause"]})
             self._export_when_ended()
         elif "gone" in said:
             self._producers.discard(said["gone"])

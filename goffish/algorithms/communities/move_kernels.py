@@ -169,7 +169,7 @@ def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties
             for b in range(count):
                 gain += gains[turn, b * PAD]
             turn = 1 - turn
-            # Chunks come in random order: what the first slices gained tells what the pass will.
+            # Chunks come in random order: the gain of the first slices predicts that of the pass.
             if gain * steps <= settings.hopeless * (step + 1):
                 break
         if first == 0:

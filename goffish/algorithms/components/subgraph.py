@@ -135,13 +135,13 @@ class PartitionCentricComponents(SubgraphProgram):
         before = value.copy()
         np.maximum.at(value, piece[step.messages["vertex"]], step.messages["value"])
         changed = (value > before) | (step.number == 1)
-        self._tell(batch, step, batch.out_remotes(), changed)
+        self._send_labels(batch, step, batch.out_remotes(), changed)
         if batch.directed:
-            self._tell(batch, step, batch.in_remotes(), changed)
+            self._send_labels(batch, step, batch.in_remotes(), changed)
         step.vote_to_halt()
 
     @staticmethod
-    def _tell(batch: SubgraphBatch, step: BatchStep, remotes: RemoteArcs, changed: NDArray[np.bool_]) -> None:
+    def _send_labels(batch: SubgraphBatch, step: BatchStep, remotes: RemoteArcs, changed: NDArray[np.bool_]) -> None:
         piece = batch["piece"][remotes.source]
         news = changed[piece]
         step.send_to_vertex(remotes.subgraph[news], remotes.vertex[news], value=batch["value"][piece[news]])

@@ -32,26 +32,26 @@ def landscape(
     if options.weighted and graph.weights is None:
         raise InputError("weighted: the graph has no weights; omit weighted or use a graph with weights")
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         if note is not None:
             note(text)
 
     found = louvain(
         graph, resolution=options.resolution, seed=options.seed, refine=options.refine, threads=threads,
-        progress=lambda stage, passes, gain: tell(f"communities: stage {stage}, pass {passes}, +{gain:.5f}"),
+        progress=lambda stage, passes, gain: report(f"communities: stage {stage}, pass {passes}, +{gain:.5f}"),
     )  # fmt: skip
     first = 1 if options.levels is None else max(1, found.num_levels - options.levels + 1)
     numbers = range(first, found.num_levels + 1)
     figures: dict[str, Any] = {"paths": options.paths}
     if options.paths == "graph":
-        centrality, how = _of_graph(graph, options, threads, tell)
+        centrality, how = _of_graph(graph, options, threads, report)
         figures |= how
         levels = tuple(make_level(found, number, options.members, centrality) for number in numbers)
     else:
         made = []
         for number in numbers:
             inner = inner_graph(graph, found.membership_at(number))
-            score = _exact(inner, options, threads, tell, f"betweenness, level {number}")
+            score = _exact(inner, options, threads, report, f"betweenness, level {number}")
             made.append(make_level(found, number, options.members, score))
         levels = tuple(made)
         figures["betweenness"] = "exact"
@@ -84,15 +84,15 @@ def chosen_epsilon(graph: Graph, options: LandscapeOptions) -> float:
 
 
 def _of_graph(
-    graph: Graph, options: LandscapeOptions, threads: int | None, tell: Note
+    graph: Graph, options: LandscapeOptions, threads: int | None, report: Note
 ) -> tuple[Centrality, dict[str, Any]]:
     """Betweenness in the whole graph, and how it was found."""
     epsilon = chosen_epsilon(graph, options)
     if not epsilon:
-        return _exact(graph, options, threads, tell, "betweenness"), {"betweenness": "exact"}
+        return _exact(graph, options, threads, report, "betweenness"), {"betweenness": "exact"}
     found = estimate_betweenness(
         graph, epsilon, DELTA, seed=options.seed, threads=threads,
-        progress=lambda done, most: tell(f"betweenness: {done:,} of at most {most:,} samples"),
+        progress=lambda done, most: report(f"betweenness: {done:,} of at most {most:,} samples"),
     )  # fmt: skip
     n = graph.num_vertices
     pairs = n * (n - 1) / (1.0 if graph.directed else 2.0)
@@ -102,8 +102,8 @@ def _of_graph(
     return values, {"betweenness": "sampled", "epsilon": epsilon, "delta": DELTA, "samples": found.samples}
 
 
-def _exact(graph: Graph, options: LandscapeOptions, threads: int | None, tell: Note, title: str) -> Centrality:
+def _exact(graph: Graph, options: LandscapeOptions, threads: int | None, report: Note, title: str) -> Centrality:
     def progress(done: float, todo: float) -> None:
-        tell(f"{title}: {100.0 * done / todo if todo else 100.0:.1f} % of the arc visits")
+        report(f"{title}: {100.0 * done / todo if todo else 100.0:.1f} % of the arc visits")
 
     return Centrality(betweenness(graph, weighted=options.weighted, threads=threads, progress=progress).scores)

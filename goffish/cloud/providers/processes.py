@@ -165,7 +165,7 @@ class _Agent:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=home, text=True, bufsize=1, start_new_session=True,
             env=environment,
         )  # fmt: skip
-        self._told = threading.Lock()
+        self._notice_lock = threading.Lock()
         self._ready, self._asked_to_end = False, False
         self._submitted = 0
         self._codes: dict[int, int] = {}
@@ -176,7 +176,7 @@ class _Agent:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             said: dict[str, Any] = json.loads(line)
-            with self._told:
+            with self._notice_lock:
                 self._ready = True
                 self.cpu_seconds = said["cpu_seconds"]
                 if "task" in said:
@@ -209,7 +209,7 @@ class _Agent:
     def exit_code(self, number: int) -> int | None:
         if not 0 <= number < self._submitted:
             raise InputError(f"unknown task {number}: {self._submitted} were submitted to the machine")
-        with self._told:
+        with self._notice_lock:
             code = self._codes.get(number)
         return -9 if code is None and self._process.poll() is not None else code
 

@@ -167,7 +167,7 @@ class _Run:
             failure = error
             team.alarm()
         with ledger.phase("exchange"):
-            heard = self.exchange.tell(control or self.exchange.failed(failure))
+            heard = self.exchange.agree(control or self.exchange.failed(failure))
             team.judge(heard.statuses, failure, doing)
             assert control is not None
             pending = self.exchange.deliver(control, heard)

@@ -110,7 +110,7 @@ class Exchange:
         said = len(self._names) * _CONTRIBUTION.itemsize
         return 8 * (_HEAD + mine * theirs) + mine * said, 8 * (_HEAD + mine * theirs) + theirs * said
 
-    def tell(self, control: Control) -> Heard:
+    def agree(self, control: Control) -> Heard:
         """Exchange how the superstep went, in blocks of sizes that depend only on the job."""
         team = self._team
         heads = np.empty((team.size, _HEAD), np.int64)

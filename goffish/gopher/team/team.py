@@ -142,14 +142,14 @@ class Team(ABC):
         kind, text = 0, b""
         if speaker == self.rank:
             assert failure is not None
-            kind, text = self._told(failure, doing, alone=len(failed) < self.size)
+            kind, text = self._error_text(failure, doing, alone=len(failed) < self.size)
         heads = self.everyone(np.array([kind, len(text)], np.int64))
         sizes = [int(heads[speaker, 1]) if rank == speaker else 0 for rank in range(self.size)]
         data = self.swap([np.frombuffer(text, np.uint8)] * self.size, sizes)[speaker]
         agreed = self.alike(_KINDS[int(heads[speaker, 0])](data.tobytes().decode()))
         raise agreed from failure if isinstance(failure, Exception) and speaker == self.rank else None
 
-    def _told(self, failure: Exception, doing: str, *, alone: bool) -> tuple[int, bytes]:
+    def _error_text(self, failure: Exception, doing: str, *, alone: bool) -> tuple[int, bytes]:
         """An error as all shall see it; bad input that every member or the first has found needs no rank."""
         plain = isinstance(failure, InputError) and not isinstance(failure, StoreError | JobError)
         who = "" if plain and (self.rank == 0 or not alone) else self.called

@@ -132,11 +132,11 @@ class Model:
 
     def band(self, quantity: str, shape: JobShape) -> tuple[float, float]:
         """Factors of the low and the high end of an estimate, from the test runs."""
-        found = self.ratios.get(told(quantity, shape), ())
+        found = self.ratios.get(ratio_key(quantity, shape), ())
         return quantile_below(found), quantile_above(found)
 
 
-def told(quantity: str, shape: JobShape) -> str:
+def ratio_key(quantity: str, shape: JobShape) -> str:
     """Key of the ratios of a quantity."""
     return quantity if shape.boundary is not None or shape.partitions == 1 else f"{quantity}, file"
 

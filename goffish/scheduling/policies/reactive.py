@@ -99,7 +99,7 @@ class Reactive:
         """
         plan = observation.live
         if observation.step == 0:
-            return plan, self._told("none", plan, observation)
+            return plan, self._adaptation("none", plan, observation)
         alternates = self._due(observation.step, self.alternate_every)
         resources = self._due(observation.step, self.resource_every) and (self.together or not alternates)
         omega = float(observation.omegas.mean()) if self.trigger == "average" else observation.omega
@@ -113,7 +113,7 @@ class Reactive:
         plan = plan.copy()
         release_idle(plan, observation.interval_s)
         stage = {(True, True): "both", (True, False): "alternates", (False, True): "resources"}
-        return plan, self._told(stage.get((alternates, resources), "none"), plan, observation)
+        return plan, self._adaptation(stage.get((alternates, resources), "none"), plan, observation)
 
     @property
     def _by_profit(self) -> bool:
@@ -145,7 +145,7 @@ class Reactive:
         return _kept(plan, live, seen, omega)
 
     @staticmethod
-    def _told(stage: str, plan: Deployment, seen: Observation) -> Adaptation:
+    def _adaptation(stage: str, plan: Deployment, seen: Observation) -> Adaptation:
         omega = network_throughput(plan, seen.flow, seen.observed, seen.bandwidths)
         return Adaptation(stage, omega, omega >= seen.flow.goal.throughput - SLACK)
 

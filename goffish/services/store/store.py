@@ -99,7 +99,7 @@ class Jobs:
             if found is None:
                 raise
             return found, True
-        self._tell(made.id)
+        self._notify(made.id)
         return made, False
 
     def known(self, spec: JobSpec, client: str, client_key: str) -> Job | None:
@@ -223,7 +223,7 @@ class Jobs:
             else:
                 self._note(session, row, "cancel", f"requested by {by}")
             found = job_of(row)
-        self._tell(job)
+        self._notify(job)
         return found
 
     def claim(self, limit: int = 1) -> list[Job]:
@@ -237,7 +237,7 @@ class Jobs:
                 self._move(session, row, State.PLANNED, f"attempt {row.attempts}", {"attempt": row.attempts})
                 found.append(job_of(row))
         for job in found:
-            self._tell(job.id)
+            self._notify(job.id)
         return found
 
     def _next(self, session: Session) -> JobRow | None:
@@ -266,7 +266,7 @@ class Jobs:
                 self._end(session, row, State.FAILED, text)
             ended = [row.id for row in rows]
         for job in ended:
-            self._tell(job)
+            self._notify(job)
         return len(ended)
 
     def inputs_in_use(self) -> set[str]:
@@ -342,7 +342,7 @@ class Jobs:
             else:
                 self._move(session, row, state, text, details)
             found = job_of(row)
-        self._tell(job.id)
+        self._notify(job.id)
         return found
 
     def note(self, job: Job, kind: str, text: str = "", details: dict[str, Any] | None = None, **columns: Any) -> Job:
@@ -358,7 +358,7 @@ class Jobs:
                 setattr(row, name, value)
             self._note(session, row, kind, text, details)
             found = job_of(row)
-        self._tell(job.id)
+        self._notify(job.id)
         return found
 
     def check(self) -> None:
@@ -402,7 +402,7 @@ class Jobs:
             )
         )  # fmt: skip
 
-    def _tell(self, job: str) -> None:
+    def _notify(self, job: str) -> None:
         if self.heard is not None:
             self.heard(job)
 

@@ -74,7 +74,7 @@ def time_axis(timeline: Timeline) -> Row:
                 last = share
     return {
         "domain": domain.tolist(), "range": (shown / shown[-1]).tolist(), "ticks": ticks,
-        "gaps": [{"begin": a, "end": b, "told": f"{duration(b - a)} without machines, shortened"} for a, b in gaps],
+        "gaps": [{"begin": a, "end": b, "text": f"{duration(b - a)} without machines, shortened"} for a, b in gaps],
     }  # fmt: skip
 
 
@@ -85,23 +85,23 @@ def gantt(timeline: Timeline) -> Row:
     marks = []
     for at in timeline.checkpoints:
         row = (n for n, row in enumerate(rows, first) if any(bar.begin <= at <= timeline.end_of(bar) for bar in row))
-        marks.append({"row": next(row, 0), "at": at, "told": f"checkpoint after {duration(at)}"})
+        marks.append({"row": next(row, 0), "at": at, "text": f"checkpoint after {duration(at)}"})
     deadline = timeline.deadline if timeline.deadline is not None and timeline.deadline <= timeline.end else None
     return {
         "kind": "gantt", "title": "Machines and states over time", "hidden": max(0, len(found) - MOST_ROWS),
         "lanes": ["state"] * first + [lane_name(row[0].kind, row[0].market) for row in rows],
         "stays": [
             {"row": 0, "begin": stay.begin, "end": stay.end, "colour": str(stay.state),
-             "told": "\n".join(filter(None, [f"{stay.state} for {duration(stay.end - stay.begin)}", stay.text]))}
+             "text": "\n".join(filter(None, [f"{stay.state} for {duration(stay.end - stay.begin)}", stay.text]))}
             for stay in timeline.stays[-MOST_BARS:]
         ],
         "bars": [
             {"row": n, "begin": bar.begin, "end": timeline.end_of(bar), "lost": bool(bar.lost),
              "open": bar.end is None, "colour": bar.market if bar.market in _MARKETS else "machine",
-             "told": _told(bar, timeline)}
+             "text": _tooltip(bar, timeline)}
             for n, row in enumerate(rows, first) for bar in row
         ],
-        "checkpoints": _thinned(marks), "deadline": [] if deadline is None else [{"at": deadline, "told": "deadline"}],
+        "checkpoints": _thinned(marks), "deadline": [] if deadline is None else [{"at": deadline, "text": "deadline"}],
     }  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def chart(
         "levels": [
             {"value": one.value, "begin": one.begin, "end": timeline.end if one.end is None else one.end,
              "name": "" if one.end is not None else f"{one.name}: {money(one.value, unit)}",
-             "told": f"{one.name}: {money(one.value, unit)}"}
+             "text": f"{one.name}: {money(one.value, unit)}"}
             for one in levels if one.value <= limit
         ],
     }  # fmt: skip
@@ -152,7 +152,7 @@ def _points(line: Series, colour: str, unit: str) -> Iterator[Row]:
         yield {"series": line.name, "colour": colour, "at": at, "value": value} | told
 
 
-def _told(bar: Bar, timeline: Timeline) -> str:
+def _tooltip(bar: Bar, timeline: Timeline) -> str:
     """Return the tooltip of a machine."""
     end, lines = timeline.end_of(bar), [f"{bar.name}: {lane_name(bar.kind, bar.market)}"]
     if bar.price is not None:

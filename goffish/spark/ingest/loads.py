@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -349,7 +350,7 @@ def _as_parsed(rows: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Job(ABC):
     """Numbers of partitions → rows with the columns of `schema`.
 
     Attributes
@@ -379,8 +380,9 @@ class _Job:
         finally:
             forget_archives()
 
+    @abstractmethod
     def tables(self, graph: PartitionedGraph, part: Slice) -> Iterator[pa.Table]:
-        raise NotImplementedError
+        """Return the rows of a partition."""
 
 
 class _Numbers(_Job):

@@ -645,11 +645,10 @@ class Machines:
         chosen, self._chosen = self._chosen, None
         return self._ask(self._start(number, command, chosen))
 
-    async def _start(self, number: int, command: Sequence[str], chosen: int | None) -> Handle:
+    async def _start(self, number: int, command: Sequence[str], place: int | None) -> Handle:
         loads = self._loads()
-        if chosen is None or chosen not in loads:
-            chosen = _HERE if len(self._local) < self._least else best_host(loads)
-        place = chosen
+        if place is None or place not in loads:
+            place = _HERE if len(self._local) < self._least else best_host(loads)
         self._places[number] = place
         self._addresses[number] = self._name(place)
         self._publish()

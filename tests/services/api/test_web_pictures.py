@@ -45,8 +45,8 @@ def test_a_job_is_drawn_as_it_was(site: Site) -> None:
         "planned", "provisioning", "running", "migrating", "provisioning", "migrating", "checkpointed", "running"
     ]  # fmt: skip
     assert [prices["title"], cost["title"]] == ["Prices per hour (bids dashed)", "Cost"]
-    assert [level["told"] for level in prices["levels"]] == ["bid for m1.large: 0.375 USD"] * 2
-    told = " ".join([*page.text.split(), *" ".join(bar["told"] for bar in machines["bars"]).split()])
+    assert [level["text"] for level in prices["levels"]] == ["bid for m1.large: 0.375 USD"] * 2
+    told = " ".join([*page.text.split(), *" ".join(bar["text"] for bar in machines["bars"]).split()])
     for part in ("m1.large · spot price 0.25 per hour, bid 0.375 from 10 s for 30 s 30 min simulated lost: interrupted",
                  "0.75 USD of a budget of 2 USD 0.8 USD expected", "superstep 9", "queued for 5 s",
                  "15 s left", "budget: 2 USD"):  # fmt: skip

@@ -192,7 +192,7 @@ class PartitionedBetweenness(SubgraphProgram):
         work = Work(self, batch, step, pieces)
         rounds.take_notes(work)
         _watch_clock(work)
-        _tell_share(work)
+        _send_share(work)
         _DO[work.phase](work)
         counter = STAGES.get(work.phase)
         if counter:
@@ -334,7 +334,7 @@ def _decide(work: Work) -> None:
         _next_batch(work)
 
 
-def _tell_share(work: Work) -> None:
+def _send_share(work: Work) -> None:
     """On the master: the share of the searches that is done, at least, for those who wait."""
     if work.is_master:
         work.step.aggregate("share_done", min(1.0, work.number("done") / max(1, pivots.most_pivots(work))))

@@ -15,7 +15,7 @@ const CONFIG = {
 
 // Colors are CSS variables, so that the style sheet defines the light and dark themes.
 const colour = { field: "colour", type: "nominal", scale: null };
-const tooltip = { field: "told", type: "nominal" };
+const tooltip = { field: "text", type: "nominal" };
 const painted = (rows) => rows.map((row) => ({ ...row, colour: `var(--${row.colour})` }));
 
 const around = (axis, height, layer) => {
