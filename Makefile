@@ -16,7 +16,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # uv takes half the time; pip where it does not reach the packages, as behind an index that only pip knows.
 install = $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
-.PHONY: setup run test short-tests test-all test-experiments lint docs bench dist clean
+.PHONY: setup run test short-tests test-all test-experiments lint docs bench dist compiled-wheel clean
 
 setup: $(VENV)/.spark
 
@@ -82,3 +82,7 @@ dist: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# A wheel with compiled kernels, for this version of Python.
+compiled-wheel: $(VENV)/.dev
+	GOFFISH_COMPILED_KERNELS=1 $(BIN)/python -m build --installer uv --wheel -o dist .

@@ -10,9 +10,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from goffish.cloud.providers.rental import read_rental
 from tests.commands import call
 from tests.package.pages import ROOT, commands
 
@@ -90,3 +93,32 @@ def test_health_check(status: int | None) -> None:
         environment = {"http_proxy": "http://127.0.0.1:9"}
         done = subprocess.run([sys.executable, *code], env=environment, capture_output=True, check=False, timeout=60)
     assert (done.returncode == 0) == (status == 200)
+
+
+def manifests() -> list[dict[str, Any]]:
+    folder = ROOT / "containers" / "service" / "kubernetes"
+    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    return [one for name in named for one in yaml.safe_load_all((folder / name).read_text())]
+
+
+def test_kubernetes() -> None:
+    """Breaks when the server lacks a right, has more than its page says, or is started with an option that is gone."""
+    every = {(one["kind"], one["metadata"]["name"]): one for one in manifests()}
+    [page] = re.findall(r"```yaml\n(apiVersion: rbac.*?)```", (ROOT / "docs/guides/clouds.md").read_text(), re.DOTALL)
+    assert every["Role", "goffish-server"]["rules"] == yaml.safe_load(page)["rules"]
+    assert every["RoleBinding", "goffish-server"]["subjects"][0]["namespace"] == "goffish"
+    pod = every["StatefulSet", "goffish"]["spec"]["template"]["spec"]
+    [server] = pod["containers"]
+    options = {argument.split("=")[0] for argument in server["args"]}
+    assert options <= set(re.findall(r"--[a-z-]+", call("serve", "--help").out))
+    mounted = {mount["mountPath"] for mount in server["volumeMounts"]}
+    paths = [Path(argument.split("=")[1]) for argument in server["args"] if "=/" in argument]
+    assert all(any(path.is_relative_to(mount) for mount in mounted) for path in paths)
+    named = {volume["name"] for volume in pod["volumes"]} | {"state"}
+    assert {mount["name"] for mount in server["volumeMounts"]} == named
+    assert server["livenessProbe"]["exec"]["command"][2] in " ".join(
+        lines(FILES[0].parents[1] / "service/Containerfile")
+    )
+    rental = read_rental(ROOT / "containers/service/kubernetes/rent.yaml")
+    assert rental.kubernetes is not None and ("Namespace", rental.kubernetes.namespace) in every
+    assert ("ServiceAccount", rental.kubernetes.service_account) in every

@@ -49,7 +49,7 @@ class KubernetesOptions(Definition):
     Attributes
     ----------
     image : str
-        Container image with GoFFish.
+        Container image with GoFFish, for a user other than root.
     namespace : str
     context : str, optional
         Of the kubeconfig file; default: its current one, or the service account of the pod that this process runs in.
@@ -288,6 +288,8 @@ class KubernetesProvider:
                 **({"affinity": affinity} if zones else {}),
                 "terminationGracePeriodSeconds": options.grace_s,
                 "activeDeadlineSeconds": int(options.max_lifetime_h * 3600),
+                # What namespaces with the Pod Security Standard "restricted" require.
+                "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
                 "containers": [container],
             },
         }  # fmt: skip

@@ -122,9 +122,15 @@ def read_clients(path: Path) -> ClientList:
     InputError
         The file is invalid, or readable by other users; names the file, the field and the accepted values.
     """
-    if path.exists() and path.stat().st_mode & 0o077:
+    if path.exists() and _readable_by_others(path.stat()):
         raise InputError(f"{path}: readable by other users; run chmod 600 {path}")
     return read_definition(ClientList, path, "clients", "clients")
+
+
+def _readable_by_others(file: os.stat_result) -> bool:
+    # Secrets of Kubernetes are root's files, which the user of a container reads as a member of the group (fsGroup).
+    by_group = file.st_uid != os.geteuid() and file.st_gid in (os.getegid(), *os.getgroups())
+    return bool(file.st_mode & (0o037 if by_group else 0o077))
 
 
 async def follow(path: Path, clients: Clients) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import json
+import os
 import socket
 import stat
 import subprocess
@@ -259,6 +260,28 @@ def test_clients_are_added(tmp_path: Path) -> None:
     ]
     for mode in (0o640, 0o604, 0o620):
         file.chmod(mode)
+        with pytest.raises(InputError, match="chmod 600"):
+            read_clients(file)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "accepted"),
+    [(0o440, True, True), (0o640, True, True), (0o440, False, False), (0o460, True, False), (0o444, True, False)],
+)
+def test_secrets_of_kubernetes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, group: bool, accepted: bool
+) -> None:
+    """Breaks when a server that reads root's file as a member of its group refuses it, or all can read it."""
+    file = tmp_path / "clients.yaml"
+    add_client(file, "ann", "submit")
+    file.chmod(mode)
+    owner = file.stat()
+    monkeypatch.setattr(os, "geteuid", lambda: owner.st_uid + 10001)
+    monkeypatch.setattr(os, "getegid", lambda: owner.st_gid if group else owner.st_gid + 1)
+    monkeypatch.setattr(os, "getgroups", list)
+    if accepted:
+        assert [client.name for client in read_clients(file).clients] == ["ann"]
+    else:
         with pytest.raises(InputError, match="chmod 600"):
             read_clients(file)
 
