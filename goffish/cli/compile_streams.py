@@ -8,7 +8,6 @@ from typing import Any
 _FOLLOWED = ("components", "degrees", "cores", "triangles", "louvain", "pagerank")
 _QUERIES = """
     DETECT Reach(source:{kind = guest}, sink:{kind = server}, hops: 3) WHERE edge:{type = flow} AS paths;
-    DETECT Neighbourhood(center:{kind = guest}, hops: 2) AS near;
     DETECT Degree(degree >= 2, direction: out, distinct: true) WINDOW 60s AS scans;
     DETECT Component(min_size: 2) AS parts;
     DETECT Cluster(node.usage > 10) WHERE sum(node.usage) > 20 AS loads;
