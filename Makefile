@@ -80,9 +80,9 @@ dist: $(VENV)/.dev
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --installer uv -o dist .
 	$(BIN)/python -m twine check --strict dist/*
 
-clean:
-	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-
 # A wheel with compiled kernels, for this version of Python.
 compiled-wheel: $(VENV)/.dev
-	GOFFISH_COMPILED_KERNELS=1 $(BIN)/python -m build --installer uv --wheel -o dist .
+	GOFFISH_COMPILED_KERNELS=all $(BIN)/python -m build --installer uv --wheel -o dist .
+
+clean:
+	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,7 @@
 """Make what is generated when the package is built or installed: the code of the protocol, a client that waits.
 
-With ``GOFFISH_COMPILED_KERNELS=1``, a wheel also has compiled kernels, for this version of Python and of numba. As the
-package itself compiles them, it is built with its dependencies.
+With ``GOFFISH_COMPILED_KERNELS``, "all" or names that ``goffish compile`` takes, a wheel also has compiled kernels, for
+this version of Python and of numba. As the package itself compiles them, it is built with its dependencies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SYNCHRONOUS = {
     r"\baclosing\b": "closing", r"\bgrpc\.aio\b": "grpc", r"\basyncio\b": "time",
 }  # fmt: skip
 
-_COMPILES = os.environ.get("GOFFISH_COMPILED_KERNELS") == "1"
+_COMPILED = os.environ.get("GOFFISH_COMPILED_KERNELS", "").split()
 
 
 class GeneratedCode(BuildHookInterface):
@@ -36,7 +36,7 @@ class GeneratedCode(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """Return what a build needs that other builds do not."""
-        return self.metadata.core.dependencies if _COMPILES else []
+        return self.metadata.core.dependencies if _COMPILED else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write ``goffish/v1/*_pb2*.py`` with their type stubs, and ``goffish/client/calls.py``.
@@ -61,7 +61,7 @@ class GeneratedCode(BuildHookInterface):
             text = re.sub(pattern, instead, text)
         (root / "goffish/client/calls.py").write_text(text, "utf-8")
         build_data["artifacts"] += ["goffish/client/calls.py"]
-        if self.target_name == "wheel" and version == "standard" and _COMPILES:
+        if self.target_name == "wheel" and version == "standard" and _COMPILED:
             self._compile_kernels(root, build_data)
 
     def _compile_kernels(self, root: Path, build_data: dict[str, Any]) -> None:
@@ -74,7 +74,8 @@ class GeneratedCode(BuildHookInterface):
         cpu = runpy.run_path(str(root / "goffish" / "kernels" / "kept.py"))["SHIPPED_CPU"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
         environment |= {"PYTHONPATH": self._folder, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
-        subprocess.run([sys.executable, "-m", "goffish", "compile"], check=True, env=environment, cwd=self._folder)
+        command = [sys.executable, "-m", "goffish", "compile", *(name for name in _COMPILED if name != "all")]
+        subprocess.run(command, check=True, env=environment, cwd=self._folder)
         for file in package.rglob("__pycache__/*.nb[ic]"):
             place = compiled / file.parents[1].relative_to(package) / file.name
             place.parent.mkdir(parents=True, exist_ok=True)

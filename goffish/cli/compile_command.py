@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from goffish.cli.inputs import run_status
 from goffish.cli.output import print_json, print_table
@@ -84,5 +84,11 @@ def _options(algorithm: type[Algorithm]) -> Iterator[tuple[dict[str, Any], str]]
     yield needed, "auto"
     if "weighted" in fields and fields["weighted"].default is False:
         yield {**needed, "weighted": True}, "auto"
+    if "epsilon" in fields:
+        yield {**needed, "epsilon": 0.1}, "auto"
+    for name, field in fields.items():
+        for choice in get_args(field.annotation) if get_origin(field.annotation) is Literal else ():
+            if choice != field.default:
+                yield {**needed, name: choice}, "auto"
     if not algorithm.in_memory:
         yield needed, "local"

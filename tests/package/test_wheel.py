@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import platform
 import subprocess
 import sys
 import zipfile
@@ -15,8 +16,10 @@ ROOT = Path(__file__).parents[2]
 CLEAN = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, env=CLEAN, capture_output=True, text=True, check=False, timeout=280)
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, env=CLEAN | variables, capture_output=True, text=True, check=False, timeout=280
+    )
     assert done.returncode == 0, f"{command}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
@@ -102,3 +105,32 @@ def test_installed(wheel: Path, tmp_path: Path) -> None:
     home, answer = run(python, "-c", code, cwd=elsewhere).splitlines()
     assert Path(home).is_relative_to(site)
     assert answer == "{1: 0, 2: 1, 3: 2, 7: None, 8: None}"
+
+
+@pytest.mark.slow
+def test_compiled_kernels(tmp_path: Path) -> None:
+    """Breaks when a wheel's kernels do not fit what is installed from it: the first run would compile."""
+    if sys.platform != "linux" or platform.machine() != "x86_64" or not _runs_on_this_processor():
+        pytest.skip("compiled kernels are for Linux on x86-64-v3")
+    build = [sys.executable, "-m", "build", "--installer", "uv", "--wheel", "-o", tmp_path, ROOT]
+    done = subprocess.run(
+        build, env=CLEAN | {"GOFFISH_COMPILED_KERNELS": "components"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    [built] = tmp_path.glob("goffish-*.whl")
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert built.name.endswith(f"-{version}-{version}-manylinux_2_17_x86_64.whl")
+    commands = environment(tmp_path / "venv", str(built))
+    (tmp_path / "edges.txt").write_text("1 2\n2 3\n4 5\n")
+
+    def compiled() -> set[str]:
+        return {path.name for path in (tmp_path / "kept").rglob("*.nbc")}
+
+    for name, expected in (("components", False), ("cores", True)):
+        run(commands / "goffish", "run", name, "edges.txt", cwd=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kept"))
+        assert bool(compiled()) is expected, (name, compiled())
+
+
+def _runs_on_this_processor() -> bool:
+    words = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
+    return {"avx2", "bmi2", "fma"} <= set(words)
