@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +26,16 @@ _Found = TypeVar("_Found")
 _LOOK_S = 0.05
 #: Files that are read or written at a time in object storage.
 _REMOTE_FILES = 16
+#: Bytes of a file that are in memory at a time.
+_PIECE = 8 << 20
 
 
 class NoSuchFileError(StoreError):
     """A file is not in its folder."""
+
+
+class TooLargeError(StoreError):
+    """A file is larger than what is accepted."""
 
 
 class Folder(Protocol):
@@ -49,6 +56,24 @@ class Folder(Protocol):
     def size(self, name: str) -> int | None: ...
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
         """The file appears whole or not at all."""
+
+    def upload(self, name: str, source: Path) -> None:
+        """Write a local file, in pieces; it appears whole or not at all.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such local file.
+        """
+
+    def download(self, name: str, target: Path, most: int | None = None, *, end: bool = False) -> None:
+        """Read a file into a local one, in pieces: `most` bytes at most, the last ones if `end`.
+
+        Raises
+        ------
+        TooLargeError
+            It is larger, and not the end is asked for; the local file stays as it was.
+        """
 
     def delete(self, name: str) -> None: ...
     def delete_all(self, names: Sequence[str]) -> None:
@@ -119,6 +144,28 @@ class _LocalFolder:
             if isinstance(error, OSError):
                 raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
             raise
+
+    def upload(self, name: str, source: Path) -> None:
+        with source.open("rb") as file:
+            target = self.path / name
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with partial_file(target) as temporary, temporary.open("wb") as stream:
+                    shutil.copyfileobj(file, stream, _PIECE)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            except OSError as error:
+                raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
+
+    def download(self, name: str, target: Path, most: int | None = None, *, end: bool = False) -> None:
+        try:
+            file = (self.path / name).open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchFileError(f"{self.path / name}: no such file") from None
+        except OSError as error:
+            raise StoreError(f"{self.path / name}: cannot be read ({error.strerror or error})") from error
+        with file:
+            _keep(file, target, f"{self.path / name}", most, end=end)
 
     @contextmanager
     def locked(self, wait_s: float = 0.0) -> Iterator[None]:
@@ -227,6 +274,21 @@ class _RemoteFolder:
                 self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
                 self._fs.pipe_file(full, bytes(data))
 
+    def upload(self, name: str, source: Path) -> None:
+        source.stat()  # not an error of storage
+        full = self._full(name)
+        self._check_lease()
+        with self._used(name, "written"):
+            try:
+                self._fs.put_file(str(source), full)
+            except FileNotFoundError:
+                self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+                self._fs.put_file(str(source), full)
+
+    def download(self, name: str, target: Path, most: int | None = None, *, end: bool = False) -> None:
+        with self._used(name, "read"), self._fs.open(self._full(name), "rb", cache_type="none") as file:
+            _keep(file, target, f"{self.location}/{name}", most, end=end)
+
     @contextmanager
     def locked(self, wait_s: float = 0.0) -> Iterator[None]:
         lease = leases.Lease(self._fs, self._root, self.location)
@@ -275,6 +337,23 @@ class _RemoteFolder:
                 if entry.get("size") is not None and not _of_lease(relative := self._relative(name)):
                     found[relative] = int(entry["size"])
         return found
+
+
+def _keep(file: Any, target: Path, shown: str, most: int | None, *, end: bool) -> None:
+    """Copy a file that may change to a local one."""
+    if end and most is not None:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+    left = most
+    with partial_file(target) as temporary, temporary.open("wb") as stream:
+        while piece := file.read(_PIECE if left is None else min(_PIECE, left + 1)):
+            if left is not None:
+                if len(piece) > left and not end:
+                    raise TooLargeError(f"{shown}: larger than the accepted {most:,} bytes")
+                piece = piece[:left]
+                left -= len(piece)
+            stream.write(piece)
+            if end and left == 0:
+                break
 
 
 def _of_lease(name: str) -> bool:

@@ -30,7 +30,7 @@ from goffish.services.runners.cloud_needs import Sized, size_of
 from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan, Planner, began_at
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
 from goffish.services.runners.limits import UNLIMITED, JobLimits
-from goffish.services.runners.mirror import Mirror
+from goffish.services.runners.mirror import BadFolder, Mirror
 from goffish.services.runners.order import Files, Resolve, as_named, order_of
 from goffish.services.runners.processes import (
     EventWriter,
@@ -138,10 +138,13 @@ class CloudRunner:
         folder, job = attempt.folder, attempt.job
         graph = job.spec.graph
         assert graph is not None
-        mirror = None if self.jobs_at is None else Mirror(folder, f"{self.jobs_at.rstrip('/')}/{job.id}")
+        mirror = None
+        if self.jobs_at is not None:
+            mirror = Mirror(folder, f"{self.jobs_at.rstrip('/')}/{job.id}", self.limits.storage_mb)
         _wait_until_free(folder)
         if mirror is not None:
-            mirror.fetch_news()
+            with contextlib.suppress(BadFolder):  # once more with its machine, if there is one
+                mirror.fetch_news()
         if (done := concluded(folder)) is not None:
             return done
         files, catalogue = Files.of(graph, self.resolve), self.cloud(graph.cloud_name)
@@ -254,6 +257,15 @@ class _Rented:
 
     async def run(self) -> Ended:
         """Run until the job ends or must stop."""
+        try:
+            return await self._control()
+        except BadFolder as error:
+            if self._machine is not None:
+                await self._provider.release([self._machine.id])
+                await self._forget("machine", f"{self._name} released")
+            return Ended(State.FAILED, str(error))
+
+    async def _control(self) -> Ended:
         attempt = self._attempt
         next_decision = next_write = 0.0
         look_s, report_s = (_LOOK_S, _REPORT_S) if self._mirror is None else (_REMOTE_LOOK_S, _REMOTE_REPORT_S)
@@ -291,6 +303,8 @@ class _Rented:
             return await step()
         try:
             found = await step()
+        except BadFolder:
+            raise
         except (InputError, JobError) as error:
             if str(error) != self._problem:
                 self._problem = str(error)

@@ -18,10 +18,11 @@ import pytest
 import goffish as gf
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
 from goffish.errors import JobError
+from goffish.gofs import files
 from goffish.services.runners import cloud, worker
 from goffish.services.runners.cloud import CloudRunner, Renting
 from goffish.services.runners.folder import JobFolder
-from goffish.services.runners.mirror import Mirror
+from goffish.services.runners.mirror import BadFolder, Mirror
 from goffish.services.store.records import State
 from tests.cloud.kubernetes_server import KubernetesServer
 from tests.services.api.serving import RealServer, settle
@@ -41,6 +42,15 @@ from tests.services.runners.rented import (
 def files_of(place: str) -> list[str]:
     system, root = fsspec.url_to_fs(place)
     return sorted(name.removeprefix(f"{root}/") for name in system.find(root) if ".lease" not in name)
+
+
+def noted(mirror: Mirror) -> list[str]:
+    """The names of files that are written to storage from now on."""
+    names: list[str] = []
+    write, upload = mirror.store.write, mirror.store.upload
+    mirror.store.write = lambda name, data: (names.append(name), write(name, data))  # type: ignore[method-assign]
+    mirror.store.upload = lambda name, source: (names.append(name), upload(name, source))  # type: ignore[method-assign]
+    return names
 
 
 def save(folder: JobFolder, superstep: int) -> None:
@@ -80,9 +90,7 @@ def test_the_two_folders_of_a_job(tmp_path: Path) -> None:
     assert server.worker(turn) == {"code": -9}
     second.fetch_all()
     assert (second.folder.checkpoints / "step-6" / "part").read_text() == "state 6"
-    writes: list[str] = []
-    write = second.store.write
-    second.store.write = lambda name, data: (writes.append(name), write(name, data))  # type: ignore[method-assign]
+    writes = noted(second)
     second.write_news()
     assert writes == []  # what it has read is there
     second.folder.result.write_bytes(b"result")
@@ -97,14 +105,14 @@ def test_checkpoints_that_change_while_they_are_written(tmp_path: Path) -> None:
     """Breaks when the manifest in storage names files that are not there."""
     mirror = Mirror(JobFolder(tmp_path), f"memory://{tmp_path.name}-changes/job")
     save(mirror.folder, 1)
-    write = mirror.store.write
+    upload = mirror.store.upload
 
-    def slowly(name: str, data: Any) -> None:
+    def slowly(name: str, source: Path) -> None:
         if name.endswith("step-1/part"):
             save(mirror.folder, 2)
-        write(name, data)
+        upload(name, source)
 
-    mirror.store.write = slowly  # type: ignore[method-assign]
+    mirror.store.upload = slowly  # type: ignore[method-assign]
     mirror.write_news()
     assert files_of(mirror.place) == ["checkpoints/checkpoint.json", "checkpoints/step-2/part"]
     assert json.loads(mirror.store.read("checkpoints/checkpoint.json").to_pybytes()) == {"superstep": 2}
@@ -230,9 +238,7 @@ def test_files_of_the_server(tmp_path: Path) -> None:
     order = {"input": str(store), "options": {"pairs": str(pairs), "top": "3"}, "names": names}
     server.folder.prepare(order, 1, 1)
     server.publish()
-    writes: list[str] = []
-    write = server.store.write
-    server.store.write = lambda name, data: (writes.append(name), write(name, data))  # type: ignore[method-assign]
+    writes = noted(server)
     server.folder.prepare(order, 1, 2)
     server.publish()
     assert writes == ["order.json", "current"]
@@ -297,3 +303,71 @@ def test_names_that_leave_the_folder_of_a_job(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="not the name of a file of a job"):
         mirror.fetch_all()
     assert not (tmp_path.parent / "outside").exists()
+
+
+def test_files_of_a_worker_that_are_too_large(tmp_path: Path) -> None:
+    """Breaks when a worker can fill the memory or the disk of the server."""
+    place = f"memory://{tmp_path.name}-large/job"
+    server = Mirror(JobFolder(tmp_path / "server"), place, most_result_mb=1)
+    server.folder.prepare({}, 1, 1)
+    store, here = server.store, server.folder.path
+    store.write("progress.json", b'{"superstep": 3}')
+    store.write("log.txt", b"x" * 3_000_000 + b"\nlast line\n")
+    server.fetch_news()
+    assert server.folder.log.stat().st_size == 1 << 18 and server.folder.log_end(1000) == "last line\n"
+    store.write("progress.json", b" " * (5 << 20))
+    with pytest.raises(BadFolder, match=r"progress\.json: larger than the accepted 4,194,304 bytes"):
+        server.fetch_news()
+    assert server.folder.progress == {"superstep": 3}
+    store.write("progress.json", b'{"superstep": 4}')
+    store.write("result.arrow", bytes((1 << 20) + 1))
+    store.write("done.json", b'{"summary": {}, "rows": 1}')
+    with pytest.raises(
+        BadFolder, match=r"result of the job: .*result\.arrow: larger .* 1,048,576 bytes \(--max-storage\)"
+    ):
+        server.fetch_news()
+    assert server.folder.done is None and not server.folder.result.exists()
+    store.write("result.arrow", bytes(1 << 20))
+    server.fetch_news()
+    assert server.folder.done == {"summary": {}, "rows": 1} and server.folder.result.stat().st_size == 1 << 20
+    assert [path.name for path in here.rglob("*") if path.suffix in (".new", ".partial")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("progress.json", b"[]"), ("progress.json", b'{"superstep": "many"}'), ("progress.json", b'{"superstep": -1}'),
+        ("progress.json", b"{"), ("progress.json", b"[" * 100_000), ("checkpoints/checkpoint.json", b"{}"),
+        ("done.json", b'{"summary": []}'), ("done.json", b'{"summary": {}, "rows": 1e400}'), ("done.json", b"\xff"),
+    ],
+)  # fmt: skip
+def test_files_that_no_worker_writes(tmp_path: Path, name: str, content: bytes) -> None:
+    """Breaks when a worker can make the server raise errors that it retries for ever."""
+    server = Mirror(JobFolder(tmp_path / "server"), f"memory://{tmp_path.name}-content/job")
+    server.folder.prepare({}, 1, 1)
+    server.store.write(name, content)
+    with pytest.raises(BadFolder, match=name):
+        server.fetch_news()
+    assert server.folder.progress == {} and server.folder.done is None and server.folder.saved is None
+
+
+def test_large_files_are_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a file is read whole into memory on its way to or from storage."""
+    monkeypatch.setattr(files, "_PIECE", 1000)
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(10_500))
+    for place in (f"memory://{tmp_path.name}-pieces/job", str(tmp_path / "folder")):
+        folder = files.open_folder(place)
+        folder.upload("in/input", source)
+        for most, end in ((None, False), (10_500, False), (20_000, True)):
+            folder.download("in/input", tmp_path / "target", most, end=end)
+            assert (tmp_path / "target").read_bytes() == source.read_bytes()
+        folder.download("in/input", tmp_path / "target", 3500, end=True)
+        assert (tmp_path / "target").read_bytes() == source.read_bytes()[-3500:]
+        with pytest.raises(files.TooLargeError, match="input: larger than the accepted 10,499 bytes"):
+            folder.download("in/input", tmp_path / "target", 10_499)
+        assert (tmp_path / "target").stat().st_size == 3500
+        with pytest.raises(files.NoSuchFileError):
+            folder.download("in/none", tmp_path / "target")
+        with pytest.raises(FileNotFoundError):
+            folder.upload("in/none", tmp_path / "none")
