@@ -20,8 +20,8 @@ from goffish.errors import JobError
 from goffish.gofs.files import Folder, NoSuchFileError, TooLargeError, open_folder
 from goffish.services.runners.folder import JobFolder, write_whole
 
-_ORDER, _TURN, _DONE, _RESULT, _PROGRESS, _LOG = (
-    "order.json", "current", "done.json", "result.arrow", "progress.json", "log.txt",
+_ORDER, _TURN, _DONE, _RESULT, _PROGRESS, _LOG, _WISHES = (
+    "order.json", "current", "done.json", "result.arrow", "progress.json", "log.txt", "wishes.json",
 )  # fmt: skip
 _CHECKPOINTS, _MANIFEST = "checkpoints", "checkpoint.json"
 #: Folder of the files of the server that the order names, by their number in it.
@@ -74,6 +74,10 @@ class Mirror:
                     self.store.upload(name, file)
         for name in (_ORDER, _TURN):
             self.store.write(name, (self.folder.path / name).read_bytes())
+
+    def publish_wishes(self) -> None:
+        """Write what is asked of the worker to storage."""
+        self.store.write(_WISHES, (self.folder.path / _WISHES).read_bytes())
 
     def fetch_news(self) -> None:
         """Read what the worker has written about its progress, and its result if there is one.
@@ -147,6 +151,10 @@ class Mirror:
             order["input"] = new if order["input"] == old else order["input"]
             order["options"] = {key: new if value == old else value for key, value in order["options"].items()}
         write_whole(self.folder.order, json.dumps(order), durable=False)
+
+    def fetch_wishes(self) -> None:
+        """Read what is asked of the worker."""
+        self._read(_WISHES)
 
     def say(self, turn: str, **what: Any) -> None:
         """Record something about the worker of a turn."""
