@@ -208,6 +208,7 @@ class Planner:
             traces = _kept(self._markets, key, lambda: _histories(spot))
             chosen = _choose(spot, traces, need)
             least_s = need.startup_s + need.core_hours * HOUR_S / max(_cores(spot[at]) for at in chosen)
+            least_s = max(least_s, 2 * max(need.least_slot_s, _SLOTS_S[0]))  # a slot to start, and one to work
             wanted = _PATIENCE * least_s if need.left_s is None else min(need.left_s, _FAR * least_s)
             slot_s = _slot_s(wanted, need.least_slot_s)
             held = [traces[at] for at in chosen]

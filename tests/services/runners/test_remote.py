@@ -48,8 +48,8 @@ def noted(mirror: Mirror) -> list[str]:
     """The names of files that are written to storage from now on."""
     names: list[str] = []
     write, upload = mirror.store.write, mirror.store.upload
-    mirror.store.write = lambda name, data: (names.append(name), write(name, data))  # type: ignore[method-assign]
-    mirror.store.upload = lambda name, source: (names.append(name), upload(name, source))  # type: ignore[method-assign]
+    mirror.store.write = lambda name, data: (write(name, data), names.append(name))  # type: ignore[method-assign]
+    mirror.store.upload = lambda name, source: (upload(name, source), names.append(name))  # type: ignore[method-assign]
     return names
 
 
