@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.cloud_commands import add_cloud_commands
+from goffish.cli.cost_commands import add_cost_commands
 from goffish.cli.dataflow_commands import add_dataflow_commands
 from goffish.cli.deprecated import arguments_of
 from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
@@ -105,6 +106,7 @@ add_dataflow_commands(app)
 add_calibrate_command(app)
 add_spot_commands(app, _Commands)
 add_cloud_commands(app, _Commands)
+add_cost_commands(app)
 add_stream_commands(app, _Commands)
 reservoir = typer.Typer(cls=_Commands, help="Keep events in a durable store, and query them.", no_args_is_help=True)
 app.add_typer(reservoir, name="reservoir")
