@@ -15,6 +15,7 @@ from goffish.cli.dataflow_commands import add_dataflow_commands
 from goffish.cli.deprecated import arguments_of
 from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
 from goffish.cli.jobs_commands import add_jobs_commands
+from goffish.cli.launch_command import add_launch_command
 from goffish.cli.options import Json, Store
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.program_file import is_program
@@ -99,6 +100,7 @@ add_commands(runs)
 add_store_commands(app)
 add_serve_commands(app)
 add_jobs_commands(app)
+add_launch_command(app)
 add_plot_commands(app)
 add_spark_commands(app)
 add_ingest_command(app)
