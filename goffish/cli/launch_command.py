@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -153,7 +153,7 @@ def _launch(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Run an algorithm on rented machines: print a plan, ask, launch it and follow it; again: take it up again."""
+    """Plan a graph job on rented machines, launch it after confirmation, and follow it; repeat to take it up again."""
     with needed_for("goffish launch"):
         from goffish.services.launch import Launcher
     given = _Given(
@@ -204,9 +204,11 @@ def _runner(given: _Given) -> tuple[Catalogue, CloudRunner]:
     from goffish.cloud.catalogue import read_catalogue
     from goffish.gofs.files import open_folder
     from goffish.services.runners.cloud import CloudRunner
+    from goffish.services.runners.cloud_planning import spot_classes
     from goffish.services.runners.rental import read_rental
 
     catalogue = read_catalogue(given.cloud)
+    spot_classes(catalogue)
     runner = CloudRunner(_resolve, lambda _: catalogue, given.cloud_speed, dict(os.environ), jobs_at=given.jobs)
     if given.provider == ProviderName.LOCAL:
         if given.options is not None:
@@ -254,16 +256,12 @@ def _spec(graph: dict[str, Any], deadline: float | None, budget: float | None, l
     from goffish.algorithms.catalogue import ALGORITHMS, make
     from goffish.definitions import read_definition
     from goffish.services.runners.order import Files
-    from goffish.services.store.spec import JobSpec
+    from goffish.services.store.spec import JobSpec, SpotPolicy
 
     if graph["algorithm"] not in ALGORITHMS:
         raise InputError(f"{graph['algorithm']}: unknown algorithm; choose one of {', '.join(ALGORITHMS)}")
     if deadline is not None and deadline <= 0:
         raise InputError(f"--deadline {deadline:g}: must be greater than 0")
-    from typing import get_args
-
-    from goffish.services.store.spec import SpotPolicy
-
     check_choice("policy", graph["policy"], get_args(SpotPolicy))
     limits = {"deadline_s": None if deadline is None else deadline * 3600.0, "budget": budget, "labels": labels}
     spec = read_definition(JobSpec, {"graph": graph} | limits, "job", "graph")
@@ -378,15 +376,14 @@ def _follow(given: _Given, launcher: Launcher, job: Job, plan: dict[str, Any] | 
 
     if not given.json:
         say(f"\njob {job.id}: {'taken up again' if taken_up else 'launched'}")
-    machine = ""
     try:
         for event in launcher.follow(job):
-            machine = event.text if event.kind == "machine" else machine
             if not given.json:
                 say(_line(event))
                 sys.stdout.flush()
     except KeyboardInterrupt:
-        _explain_interrupt(given, job, machine)
+        launcher.news(job)
+        _explain_interrupt(given, job, launcher.machine)
         raise
     job = launcher.job(job.id)
     facts = _job_facts(job)
@@ -414,7 +411,9 @@ def _explain_interrupt(given: _Given, job: Job, machine: str) -> None:
     if given.provider == ProviderName.LOCAL:
         text = "its machine stops; the job resumes from its newest checkpoint"
     else:
-        text = f"{machine or 'a machine that was requested'}: it continues, and is charged for, until it ends"
+        text = "no machine is rented; the job waits"
+        if machine:
+            text = f"{machine}, continues with the job, and is charged for until it ends"
     sys.stderr.write(f"\njob {job.id}: {text}\nfollow it: {command}\ncancel it: {command} --cancel\n")
     sys.stderr.flush()
 

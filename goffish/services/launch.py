@@ -27,6 +27,8 @@ from goffish.services.store.database import open_database
 from goffish.services.store.records import OVER, Event, Job, State
 from goffish.services.store.spec import JobSpec
 
+#: Ends of the texts of events after which a job holds a machine.
+_HOLDS = (" started", " found again")
 #: Interval of looks at new events, in seconds.
 _LOOK_S = 0.25
 
@@ -62,6 +64,9 @@ class Launcher:
             self._jobs = PatientJobs(engine, f"launch-{number}")
             self._supervisor = Supervisor(self._jobs, home / "jobs", {"cloud": runner}, slots=1)
             self._held, self._begun = held.pop_all(), False
+        #: Name of the machine that the job holds by the events so far; empty if none.
+        self.machine = ""
+        self._after = 0
 
     def __enter__(self) -> Launcher:
         return self
@@ -90,16 +95,25 @@ class Launcher:
 
     def follow(self, job: Job) -> Iterator[Event]:
         """Control the machines of a job until it ends, and iterate over its events from now on."""
-        after, over = job.events, False
+        self._after, over = job.events, False
         if not self._begun:
             self._begun = True
             self._supervisor.start()
         while not over:
-            events, over = self._jobs.news(job.id, after)
+            events, over = self.news(job)
             yield from events
-            after = events[-1].number if events else after
             if not over and not events:
                 time.sleep(_LOOK_S)
+
+    def news(self, job: Job) -> tuple[list[Event], bool]:
+        """Return the events since the last ones, and whether the job has ended."""
+        events, over = self._jobs.news(job.id, self._after)
+        for event in events:
+            self._after = event.number
+            if event.kind in ("machine", "lost"):
+                ending = next((text for text in _HOLDS if event.text.endswith(text)), None)
+                self.machine = "" if ending is None else event.text.removesuffix(ending)
+        return events, over
 
     def job(self, job: str) -> Job:
         """Return a job."""
