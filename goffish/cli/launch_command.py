@@ -163,6 +163,7 @@ def _launch(
     if output is not None:
         check_result_target(output, input)
     catalogue, runner = _runner(given)
+    _resolve(input)
     spec = _spec(
         {
             "algorithm": algorithm, "input_uri": absolute_place(input), "runner": "cloud",
