@@ -49,7 +49,16 @@ class Folder(Protocol):
     #: Mapped files whose checksums were verified since the folder was opened.
     verified: set[str]
 
-    def read(self, name: str) -> pa.Buffer: ...
+    def read(self, name: str, most: int | None = None) -> pa.Buffer:
+        """Read a file as it is at one moment.
+
+        Raises
+        ------
+        TooLargeError
+            It has more than `most` bytes.
+        """
+        ...
+
     def open(self, name: str) -> pa.NativeFile:
         """Open a file of which a part is read."""
 
@@ -67,7 +76,7 @@ class Folder(Protocol):
         """
 
     def download(self, name: str, target: Path, most: int | None = None, *, end: bool = False) -> None:
-        """Read a file into a local one, in pieces: `most` bytes at most, the last ones if `end`.
+        """Read a file that does not change into a local one, in pieces: `most` bytes at most, the last ones if `end`.
 
         Raises
         ------
@@ -113,9 +122,11 @@ class _LocalFolder:
         self.verified: set[str] = set()
         self._new = not path.exists()
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str, most: int | None = None) -> pa.Buffer:
         try:
             with pa.memory_map(str(self.path / name)) as file:
+                if most is not None and file.size() > most:
+                    raise _too_large(f"{self.path / name}", most)
                 return file.read_buffer()
         except (FileNotFoundError, NotADirectoryError):
             raise NoSuchFileError(f"{self.path / name}: no such file") from None
@@ -246,9 +257,17 @@ class _RemoteFolder:
     def _full(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"  # not a path object: the root of HTTP is a URL
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str, most: int | None = None) -> pa.Buffer:
         with self._used(name, "read"):
-            return pa.py_buffer(self._fs.cat_file(self._full(name)))
+            if most is None:
+                return pa.py_buffer(self._fs.cat_file(self._full(name)))
+            if self._fs.size(self._full(name)) == 0:  # of which no range can be asked for
+                return pa.py_buffer(b"")
+            # In one request: the file may be replaced at any time.
+            data = self._fs.cat_file(self._full(name), start=0, end=most + 1)
+        if len(data) > most:
+            raise _too_large(f"{self.location}/{name}", most)
+        return pa.py_buffer(data)
 
     def open(self, name: str) -> pa.NativeFile:
         with self._used(name, "read"):
@@ -348,12 +367,16 @@ def _keep(file: Any, target: Path, shown: str, most: int | None, *, end: bool) -
         while piece := file.read(_PIECE if left is None else min(_PIECE, left + 1)):
             if left is not None:
                 if len(piece) > left and not end:
-                    raise TooLargeError(f"{shown}: larger than the accepted {most:,} bytes")
+                    raise _too_large(shown, most)
                 piece = piece[:left]
                 left -= len(piece)
             stream.write(piece)
             if end and left == 0:
                 break
+
+
+def _too_large(shown: str, most: int | None) -> TooLargeError:
+    return TooLargeError(f"{shown}: larger than the accepted {most:,} bytes")
 
 
 def _of_lease(name: str) -> bool:

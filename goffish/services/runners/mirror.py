@@ -100,20 +100,21 @@ class Mirror:
 
     def _fetch(self, name: str, accepts: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read a JSON file of a worker; it replaces the one here only if it is accepted."""
-        kept, target = f"{name}.new", self.folder.path / name
-        found: Any = {}
         try:
-            if self._read(name, _MOST_JSON, kept):
-                found = json.loads((self.folder.path / kept).read_bytes())
-                if not isinstance(found, dict) or not accepts(found):
-                    raise BadFolder(f"{self.place}/{name}: not the content that a worker writes")
-                (self.folder.path / kept).replace(target)
+            data = self.store.read(name, _MOST_JSON).to_pybytes()
+        except NoSuchFileError:
+            return {}
         except TooLargeError as error:
             raise BadFolder(str(error)) from None
+        try:
+            found = json.loads(data)
         except (ValueError, RecursionError):
             raise BadFolder(f"{self.place}/{name}: not a JSON document") from None
-        finally:
-            (self.folder.path / kept).unlink(missing_ok=True)
+        if not isinstance(found, dict) or not accepts(found):
+            raise BadFolder(f"{self.place}/{name}: not the content that a worker writes")
+        target = self.folder.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, data, durable=False)
         return found
 
     def worker(self, turn: str) -> dict[str, Any]:
@@ -215,15 +216,12 @@ class Mirror:
             self.store.upload(name, self.folder.path / name)
             self._written[name] = state
 
-    def _read(self, name: str, most: int | None = None, kept: str | None = None, *, end: bool = False) -> bool:
+    def _read(self, name: str, most: int | None = None, *, end: bool = False) -> None:
         """Read a file from storage, if it is there, and keep it here."""
-        target = self.folder.path / (kept or name)
+        target = self.folder.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with suppress(NoSuchFileError):
             self.store.download(name, target, most, end=end)
-        except NoSuchFileError:
-            return False
-        return True
 
 
 def _is_count(value: Any) -> bool:

@@ -150,6 +150,45 @@ def test_a_worker_ends_with_a_checkpoint_after_a_notice(tmp_path: Path, algorith
 
 
 @pytest.mark.slow
+def test_a_worker_elsewhere_writes_the_checkpoint_that_a_policy_asks_for(tmp_path: Path, s3: Any) -> None:
+    """Breaks when CHECKPOINT is not carried out, ends the worker, or is carried out again after every superstep."""
+    make_store(tmp_path, 2_000, 8_000)
+    fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
+    server = Mirror(JobFolder(tmp_path / "job"), "s3://jobs/one")
+    order = {
+        "algorithm": "pagerank", "input": str(tmp_path / "store"), "options": {"supersteps": "1000000"}, "names": {},
+        "engine": "local", "threads": 1, "checkpoint_every": 1_000_000, "limits": {"memory_mb": None},
+    }  # fmt: skip
+    turn = server.folder.prepare(order, 1, 1)
+    server.publish()
+    command = [sys.executable, "-m", "goffish.services.runners.remote_worker", server.place, turn]
+    process = subprocess.Popen(command)
+    end, saved = time.monotonic() + 240, list[int]()
+    try:
+        while len(saved) < 2:
+            assert process.poll() is None and time.monotonic() < end, saved
+            time.sleep(0.5)
+            server.fetch_news()
+            if server.folder.progress and not saved and server.folder.saved is None:
+                server.folder.wish(checkpoint=0)
+                server.publish_wishes()
+            if server.folder.saved is not None and server.folder.saved not in saved:
+                saved.append(server.folder.saved)
+                passed = server.folder.progress["superstep"]
+                while len(saved) == 1 and server.folder.progress["superstep"] < passed + 50:  # one checkpoint only
+                    assert process.poll() is None and time.monotonic() < end
+                    time.sleep(0.5)
+                    server.fetch_news()
+                    assert server.folder.saved == saved[0]
+                server.folder.wish(checkpoint=saved[0])
+                server.publish_wishes()
+    finally:
+        process.terminate()
+        process.wait()
+    assert 0 < saved[0] < saved[1]
+
+
+@pytest.mark.slow
 def test_a_job_moves_at_a_notice(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when the job does not end on another machine, from the checkpoint of the one that was taken back."""
     for name in ("_REMOTE_LOOK_S", "_REMOTE_REPORT_S"):
@@ -330,7 +369,7 @@ def test_files_of_a_worker_that_are_too_large(tmp_path: Path) -> None:
     store.write("result.arrow", bytes(1 << 20))
     server.fetch_news()
     assert server.folder.done == {"summary": {}, "rows": 1} and server.folder.result.stat().st_size == 1 << 20
-    assert [path.name for path in here.rglob("*") if path.suffix in (".new", ".partial")] == []
+    assert [path.name for path in here.rglob("*") if path.suffix == ".partial"] == []
 
 
 @pytest.mark.parametrize(
@@ -349,6 +388,26 @@ def test_files_that_no_worker_writes(tmp_path: Path, name: str, content: bytes) 
     with pytest.raises(BadFolder, match=name):
         server.fetch_news()
     assert server.folder.progress == {} and server.folder.done is None and server.folder.saved is None
+
+
+def test_progress_that_changes_while_it_is_read(tmp_path: Path, s3: Any) -> None:
+    """Breaks when a server reads the first part of one version and the rest of another."""
+    fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
+    server, there = Mirror(JobFolder(tmp_path / "server"), "s3://jobs/one"), files.open_folder("s3://jobs/one")
+    server.folder.prepare({}, 1, 1)
+    for superstep in (9, 10, 99_999, 7):
+        there.write("progress.json", json.dumps({"superstep": superstep}).encode())
+        size = server.store._fs.size  # type: ignore[attr-defined]
+
+        def later(name: str, step: int = superstep) -> Any:
+            found = size(name)  # noqa: B023 (called in this round)
+            there.write("progress.json", json.dumps({"superstep": step * 1000}).encode())
+            return found
+
+        server.store._fs.size = later  # type: ignore[attr-defined]
+        server.fetch_news()
+        server.store._fs.size = size  # type: ignore[attr-defined]
+        assert server.folder.progress == {"superstep": superstep * 1000}
 
 
 def test_large_files_are_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
