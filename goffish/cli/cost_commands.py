@@ -60,10 +60,10 @@ def _report(
     if output is not None:
         check_result_target(output, "")
     labels = name_values(label, "--label")
-    if home is None:
-        found = (job_facts(job) for job in caller.list(labels=labels, client=client, page_size=_PAGE))
-    else:
+    if home is not None:
         found = _kept(home, labels, client)
+    else:
+        found = map(job_facts, caller.list(labels=labels, client=client, page_size=_PAGE))
     rows = _rows(by, (job for job in found if job["provider"] or job["cost"] or job["expected_cost"]))
     if output is not None:
         import pyarrow as pa

@@ -107,7 +107,7 @@ class Mirror:
         except TooLargeError as error:
             raise BadFolder(str(error)) from None
         try:
-            found = json.loads(data)
+            found: dict[str, Any] = json.loads(data)
         except (ValueError, RecursionError):
             raise BadFolder(f"{self.place}/{name}: not a JSON document") from None
         if not isinstance(found, dict) or not accepts(found):
