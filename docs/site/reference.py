@@ -89,7 +89,7 @@ MODELS = {
     "Dataflow (YAML)": ("goffish.scheduling.dataflow.model", "Dataflow", "`goffish plan` and `goffish simulate`."),
     "Catalogue of machine types (YAML)": ("goffish.cloud.catalogue", "Catalogue", "`--cloud` of many commands."),
     "EC2 options (YAML)": ("goffish.cloud.providers.ec2_account", "Ec2Options", "`--options` of `goffish cloud`."),
-    "Rented machines (YAML)": ("goffish.cloud.providers.rental", "Rental", "`--rent` of `goffish serve`."),
+    "Rented machines (YAML)": ("goffish.services.runners.rental", "Rental", "`--rent` of `goffish serve`."),
     "Kubernetes options (YAML)": (
         "goffish.cloud.providers.kubernetes",
         "KubernetesOptions",

@@ -10,10 +10,12 @@ from typer.core import TyperGroup
 
 from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.cloud_commands import add_cloud_commands
+from goffish.cli.cost_commands import add_cost_commands
 from goffish.cli.dataflow_commands import add_dataflow_commands
 from goffish.cli.deprecated import arguments_of
 from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
 from goffish.cli.jobs_commands import add_jobs_commands
+from goffish.cli.launch_command import add_launch_command
 from goffish.cli.options import Json, Store
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.program_file import is_program
@@ -98,6 +100,7 @@ add_commands(runs)
 add_store_commands(app)
 add_serve_commands(app)
 add_jobs_commands(app)
+add_launch_command(app)
 add_plot_commands(app)
 add_spark_commands(app)
 add_ingest_command(app)
@@ -105,6 +108,7 @@ add_dataflow_commands(app)
 add_calibrate_command(app)
 add_spot_commands(app, _Commands)
 add_cloud_commands(app, _Commands)
+add_cost_commands(app)
 add_stream_commands(app, _Commands)
 reservoir = typer.Typer(cls=_Commands, help="Keep events in a durable store, and query them.", no_args_is_help=True)
 app.add_typer(reservoir, name="reservoir")

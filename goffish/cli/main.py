@@ -33,8 +33,10 @@ def main() -> NoReturn:
     Exit codes: 0 success, 1 failed job, 2 invalid input, 130 interrupted, 143 terminated.
     """
     worker, outcome, done = None, dict[str, Any](), threading.Event()
-    if sys.argv[1:2] in (["serve"], ["stream"]):
-        # Servers and flows shut down gracefully; they receive signals in the main thread only.
+    if sys.argv[1:2] in (["serve"], ["stream"], ["launch"]):
+        # Servers, flows and launchers shut down gracefully; they receive signals in the main thread only.
+        if sys.argv[1:2] == ["launch"]:
+            signal.signal(signal.SIGTERM, terminate)
         run_command(_app, outcome, done)
         leave(*explain(outcome))
     try:

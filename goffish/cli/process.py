@@ -79,6 +79,8 @@ def explain(outcome: dict[str, Any]) -> tuple[str | None, int]:
         lacking = missing(error.name or "", command)
         if lacking is not None:
             return f"error: goffish {command}: {lacking}", 2
+    if isinstance(error, Terminated):
+        return "terminated", TERMINATED
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return "interrupted", INTERRUPTED
     if type(error).__name__ == "NoArgsIsHelpError":

@@ -140,7 +140,11 @@ def _serve(
         int, typer.Option(help="Maximum value of an integer job option.", rich_help_panel=_PANEL_LIMITS)
     ] = 10_000_000,
     max_storage: Annotated[
-        int, typer.Option(help="Maximum size of the folder of a flow job, in MB.", rich_help_panel=_PANEL_LIMITS)
+        int,
+        typer.Option(
+            help="Maximum size of the folder of a flow job, and of the result of a rented job, in MB.",
+            rich_help_panel=_PANEL_LIMITS,
+        ),
     ] = 10_240,
     max_message: Annotated[
         int, typer.Option(help="Maximum size of a message, in bytes.", rich_help_panel=_PANEL_LIMITS)

@@ -110,6 +110,7 @@ def job_facts(job: Any) -> dict[str, Any]:
         "ended": job.ended.ToJsonString() if ended else None,
         "seconds": max(0.0, until - began) / 1e6 if began and until else None, "attempts": job.attempts,
         "progress": job.progress, "cost": job.cost, "expected_cost": job.expected_cost, "currency": job.currency,
+        "provider": job.provider,
         "error": job.error, "summary": jsons.loads(job.summary) if job.summary else None,
         "cancel_requested": job.cancel_requested,
     }  # fmt: skip

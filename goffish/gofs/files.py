@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +26,16 @@ _Found = TypeVar("_Found")
 _LOOK_S = 0.05
 #: Files that are read or written at a time in object storage.
 _REMOTE_FILES = 16
+#: Bytes of a file that are in memory at a time.
+_PIECE = 8 << 20
 
 
 class NoSuchFileError(StoreError):
     """A file is not in its folder."""
+
+
+class TooLargeError(StoreError):
+    """A file is larger than what is accepted."""
 
 
 class Folder(Protocol):
@@ -42,13 +49,40 @@ class Folder(Protocol):
     #: Mapped files whose checksums were verified since the folder was opened.
     verified: set[str]
 
-    def read(self, name: str) -> pa.Buffer: ...
+    def read(self, name: str, most: int | None = None) -> pa.Buffer:
+        """Read a file as it is at one moment.
+
+        Raises
+        ------
+        TooLargeError
+            It has more than `most` bytes.
+        """
+        ...
+
     def open(self, name: str) -> pa.NativeFile:
         """Open a file of which a part is read."""
 
     def size(self, name: str) -> int | None: ...
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
         """The file appears whole or not at all."""
+
+    def upload(self, name: str, source: Path) -> None:
+        """Write a local file, in pieces; it appears whole or not at all.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such local file.
+        """
+
+    def download(self, name: str, target: Path, most: int | None = None, *, end: bool = False) -> None:
+        """Read a file that does not change into a local one, in pieces: `most` bytes at most, the last ones if `end`.
+
+        Raises
+        ------
+        TooLargeError
+            It is larger, and not the end is asked for; the local file stays as it was.
+        """
 
     def delete(self, name: str) -> None: ...
     def delete_all(self, names: Sequence[str]) -> None:
@@ -88,9 +122,11 @@ class _LocalFolder:
         self.verified: set[str] = set()
         self._new = not path.exists()
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str, most: int | None = None) -> pa.Buffer:
         try:
             with pa.memory_map(str(self.path / name)) as file:
+                if most is not None and file.size() > most:
+                    raise _too_large(f"{self.path / name}", most)
                 return file.read_buffer()
         except (FileNotFoundError, NotADirectoryError):
             raise NoSuchFileError(f"{self.path / name}: no such file") from None
@@ -119,6 +155,28 @@ class _LocalFolder:
             if isinstance(error, OSError):
                 raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
             raise
+
+    def upload(self, name: str, source: Path) -> None:
+        with source.open("rb") as file:
+            target = self.path / name
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with partial_file(target) as temporary, temporary.open("wb") as stream:
+                    shutil.copyfileobj(file, stream, _PIECE)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            except OSError as error:
+                raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
+
+    def download(self, name: str, target: Path, most: int | None = None, *, end: bool = False) -> None:
+        try:
+            file = (self.path / name).open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchFileError(f"{self.path / name}: no such file") from None
+        except OSError as error:
+            raise StoreError(f"{self.path / name}: cannot be read ({error.strerror or error})") from error
+        with file:
+            _keep(file, target, f"{self.path / name}", most, end=end)
 
     @contextmanager
     def locked(self, wait_s: float = 0.0) -> Iterator[None]:
@@ -199,9 +257,17 @@ class _RemoteFolder:
     def _full(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"  # not a path object: the root of HTTP is a URL
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str, most: int | None = None) -> pa.Buffer:
         with self._used(name, "read"):
-            return pa.py_buffer(self._fs.cat_file(self._full(name)))
+            if most is None:
+                return pa.py_buffer(self._fs.cat_file(self._full(name)))
+            if self._fs.size(self._full(name)) == 0:  # of which no range can be asked for
+                return pa.py_buffer(b"")
+            # In one request: the file may be replaced at any time.
+            data = self._fs.cat_file(self._full(name), start=0, end=most + 1)
+        if len(data) > most:
+            raise _too_large(f"{self.location}/{name}", most)
+        return pa.py_buffer(data)
 
     def open(self, name: str) -> pa.NativeFile:
         with self._used(name, "read"):
@@ -226,6 +292,21 @@ class _RemoteFolder:
             except FileNotFoundError:  # where there are folders, which object stores have no need of
                 self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
                 self._fs.pipe_file(full, bytes(data))
+
+    def upload(self, name: str, source: Path) -> None:
+        source.stat()  # not an error of storage
+        full = self._full(name)
+        self._check_lease()
+        with self._used(name, "written"):
+            try:
+                self._fs.put_file(str(source), full)
+            except FileNotFoundError:
+                self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+                self._fs.put_file(str(source), full)
+
+    def download(self, name: str, target: Path, most: int | None = None, *, end: bool = False) -> None:
+        with self._used(name, "read"), self._fs.open(self._full(name), "rb", cache_type="none") as file:
+            _keep(file, target, f"{self.location}/{name}", most, end=end)
 
     @contextmanager
     def locked(self, wait_s: float = 0.0) -> Iterator[None]:
@@ -275,6 +356,27 @@ class _RemoteFolder:
                 if entry.get("size") is not None and not _of_lease(relative := self._relative(name)):
                     found[relative] = int(entry["size"])
         return found
+
+
+def _keep(file: Any, target: Path, shown: str, most: int | None, *, end: bool) -> None:
+    """Copy a file that may change to a local one."""
+    if end and most is not None:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+    left = most
+    with partial_file(target) as temporary, temporary.open("wb") as stream:
+        while piece := file.read(_PIECE if left is None else min(_PIECE, left + 1)):
+            if left is not None:
+                if len(piece) > left and not end:
+                    raise _too_large(shown, most)
+                piece = piece[:left]
+                left -= len(piece)
+            stream.write(piece)
+            if end and left == 0:
+                break
+
+
+def _too_large(shown: str, most: int | None) -> TooLargeError:
+    return TooLargeError(f"{shown}: larger than the accepted {most:,} bytes")
 
 
 def _of_lease(name: str) -> bool:

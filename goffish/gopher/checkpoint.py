@@ -24,7 +24,8 @@ from goffish.gopher.program import StateColumn
 from goffish.gopher.worker import Worker
 
 _MANIFEST, _ROWS, _MARK = "checkpoint.json", "rows-", "begun"
-_asked = threading.Event()
+#: Whether every superstep is to end with a checkpoint, and whether the next one is.
+_always, _next = threading.Event(), threading.Event()
 #: Files of earlier checkpoints, and of those that were not completed.
 _OLD = re.compile(rf"step-\d{{8}}/|{_ROWS}.*\.jsonl$")
 #: Files of counter rows.
@@ -112,7 +113,7 @@ class CheckpointFolder:
             return None
 
     def due(self, superstep: int) -> bool:
-        return self.every > 0 and (superstep % self.every == 0 or _asked.is_set())
+        return self.every > 0 and (superstep % self.every == 0 or _always.is_set() or _next.is_set())
 
     def save(
         self,
@@ -128,6 +129,7 @@ class CheckpointFolder:
         `aggregates` are those of this superstep, which the next one reads; `reported` hold the latest value of every
         aggregator, which end up in the run's counters.
         """
+        _next.clear()
         self.publish(superstep, self.write_parts(superstep, workers, pending), aggregates, reported, rows)
 
     def begin(self, superstep: int) -> None:
@@ -232,7 +234,12 @@ class CheckpointFolder:
 
 def checkpoint_now() -> None:
     """Let every superstep of this process end with a checkpoint from now on, as its machine will be taken back."""
-    _asked.set()
+    _always.set()
+
+
+def checkpoint_next() -> None:
+    """Let the next superstep of this process end with a checkpoint, on the local engine."""
+    _next.set()
 
 
 def _step(superstep: int) -> str:

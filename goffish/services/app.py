@@ -11,7 +11,6 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from goffish.addresses import check_free, in_digits
-from goffish.cloud.providers.rental import read_rental
 from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
 from goffish.services.api.calls import FairThreads, Shared
@@ -45,6 +43,7 @@ from goffish.services.runners.flow_folder import FlowFolder
 from goffish.services.runners.flows import FlowRunner
 from goffish.services.runners.folder import write_whole
 from goffish.services.runners.processes import ProcessRunner, mpi_command, spark_command
+from goffish.services.runners.rental import read_rental
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import AWAY, open_database
 from goffish.services.web.dashboard import Dashboard
@@ -170,10 +169,7 @@ class Server:
         if settings.rent is not None:
             rental = read_rental(settings.rent)
             rental.check()
-            runners["cloud"] = replace(
-                runners["cloud"], pace=1.0, rent=lambda renting: rental.provider(renting.catalogue),
-                jobs_at=rental.jobs,
-            )  # fmt: skip
+            runners["cloud"] = rental.applied(runners["cloud"])
         served = tuple(runners)
         flows = None if settings.flows is None else FlowFolder(settings.flows)
         if flows is not None:

@@ -54,7 +54,7 @@ NOT_WRITTEN = """
     spark_master spec spot_since start state store table target time time_format time_unit title token top topic
     traces truth unavailable unit units until updates variability variant vertex vertex_exists vertex_weights vertices
     web weight what window workers zone deliver events_page queries as_type before bucket direction events pool related
-    where vocabulary pairs weighting features account options region storage tag
+    where vocabulary pairs weighting features account options region storage tag provider_options
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 #: Names that mean something to read in one command and something to write in others.
 READ_HERE = {
@@ -70,6 +70,7 @@ SUITABLE = {
     "target": "2",
     "sources": "1",
     "meme": "a",
+    "provider": "local",
     "store": "small.gofs",
     "reservoir": "made.reservoir",
     "output": "out.csv",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from goffish.cloud.providers.rental import read_rental
+from goffish.services.runners.rental import read_rental
 from tests.commands import call
 from tests.package.pages import ROOT, commands
 

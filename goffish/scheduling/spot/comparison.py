@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from goffish.scheduling.spot.heuristics import (
     young_interval,
 )
 from goffish.scheduling.spot.model import Market
-from goffish.scheduling.spot.peers import peer
+from goffish.scheduling.spot.peers import PeerKind, peer
 from goffish.scheduling.spot.replay import Replay, replay
 from goffish.scheduling.spot.table import Table
 
@@ -167,7 +167,7 @@ def compare(
         else:
             for kind, one in enumerate(market.classes):
                 if market.startup_slots + -(-work // one.speed) <= slots:
-                    rule = _rule(market, name, kind, work, slots, history, bid)
+                    rule = heuristic_of(market, name, kind, work, slots, history, bid=bid)
                     ran = replay(rule, work, slots, prices, starts, threads=threads)
                     found.append(Outcome(name, one.name, ran.costs, starts, ran))
     if not found:
@@ -176,23 +176,44 @@ def compare(
     return found
 
 
-def _rule(
-    market: Market, name: str, kind: int, work: int, slots: int, history: Sequence[Trace] | None, bid: int | None
-) -> Heuristic:
+def heuristic_of(
+    market: Market, name: str, kind: int, work: int, slots: int, history: Sequence[Trace] | None = None, *,
+    bid: int | None = None,
+) -> Heuristic:  # fmt: skip
+    """Return the heuristic with a name of `POLICIES` on one machine type, with its bid and checkpoints.
+
+    Parameters
+    ----------
+    market : Market
+    name : str
+        Any of `POLICIES` but ``rtba`` and ``clairvoyant``.
+    kind : int
+        Index of the machine type.
+    work, slots : int
+    history : sequence of Trace, optional
+        Earlier prices, one trace per machine type.
+    bid : int, optional
+        Index of the bid; default: `heuristic_bid`.
+
+    Raises
+    ------
+    InputError
+        If a name requires a history.
+    """
     one = market.classes[kind]
     if name == "on-demand":
         return Heuristic(market, "on-demand", work, kind)
     slot_s = 3600.0 / market.slots_per_hour
-    peers = name in ("greedy", "eager", "uniform-progress")
+    by_others = name in get_args(PeerKind)
     place = heuristic_bid(market, kind, None if history is None else history[kind]) if bid is None else bid
-    if peers or not 0 <= place < one.covers.size:
+    if by_others or not 0 <= place < one.covers.size:
         place = one.covers.size - 1
     lifetime = np.inf
     if history is not None:
         lifetime = mean_lifetime(history[kind], float(one.bids[place]), slot_s)
     elif name in ("h3", "h3-young"):
         raise InputError(f"{name} requires earlier prices, for the mean lifetime of a machine")
-    if name in ("greedy", "eager", "uniform-progress"):
+    if by_others:
         return peer(market, name, work, slots, class_number=kind, lifetime=lifetime)  # type: ignore[arg-type]
     interval = np.inf
     if name == "h3":

@@ -316,7 +316,8 @@ def job_message(job: Job) -> jobs_pb2.Job:
     made = jobs_pb2.Job(
         id=job.id, client=job.client, client_key=job.client_key or "", spec=spec_message(job.body),
         state=STATES[job.state], submitted=moment(job.submitted), attempts=job.attempts, cost=job.cost,
-        expected_cost=job.expected_cost, currency=job.currency, error=job.error, progress=job.progress,
+        expected_cost=job.expected_cost, currency=job.currency, provider=job.provider, error=job.error,
+        progress=job.progress,
         cancel_requested=job.cancel_requested, server=job.server,
         summary="" if job.summary is None else json.dumps(job.summary),
     )  # fmt: skip

@@ -19,18 +19,18 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE
-from goffish.cloud.providers import CapacityError, LocalProvider, Machine, Provider, Request
+from goffish.cloud.providers import CapacityError, LocalProvider, Machine, Offer, Provider, Request
 from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
 from goffish.scheduling.spot.advice import text_of
-from goffish.scheduling.spot.job import RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
+from goffish.scheduling.spot.job import CHECKPOINT, RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
 from goffish.scheduling.spot.model import Market
 from goffish.services.runners.attempt import Attempt, Ended, Why
 from goffish.services.runners.cloud_needs import Sized, size_of
 from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan, Planner, began_at
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
 from goffish.services.runners.limits import UNLIMITED, JobLimits
-from goffish.services.runners.mirror import Mirror
+from goffish.services.runners.mirror import BadFolder, Mirror
 from goffish.services.runners.order import Files, Resolve, as_named, order_of
 from goffish.services.runners.processes import (
     EventWriter,
@@ -42,7 +42,7 @@ from goffish.services.runners.processes import (
 )
 from goffish.services.runners.worker import NOTICED
 from goffish.services.store.records import Clock, State
-from goffish.services.store.spec import GraphJob
+from goffish.services.store.spec import DEFAULT_POLICY, GraphJob, SpotPolicy
 
 #: Interval of looks at machines, in seconds; providers limit calls of their API.
 _LOOK_S, _REMOTE_LOOK_S = 0.1, 2.0
@@ -95,6 +95,15 @@ def rent_locally(renting: Renting) -> Provider:
     )  # fmt: skip
 
 
+class Planned(NamedTuple):
+    """A plan, the estimate and the requirements that it was made from, and the catalogue."""
+
+    plan: Plan
+    sized: Sized
+    need: Need
+    catalogue: Catalogue
+
+
 @dataclass(frozen=True)
 class CloudRunner:
     """Runner of attempts on the simulated cloud.
@@ -113,6 +122,10 @@ class CloudRunner:
         Returns a provider of machines for a job.
     jobs_at : str, optional
         URI of the folders of jobs, for machines that do not share the files of the server.
+    policy : str
+        Of jobs that name none.
+    provider : str
+        Name of the provider, for reports of costs.
     """
 
     resolve: Resolve
@@ -124,6 +137,8 @@ class CloudRunner:
     limits: JobLimits = UNLIMITED
     rent: Callable[[Renting], Provider] = rent_locally
     jobs_at: str | None = None
+    policy: SpotPolicy = DEFAULT_POLICY
+    provider: str = "local"
 
     def run(self, attempt: Attempt) -> Ended:
         """Plan the job, and rent machines until it ends."""
@@ -138,33 +153,82 @@ class CloudRunner:
         folder, job = attempt.folder, attempt.job
         graph = job.spec.graph
         assert graph is not None
-        mirror = None if self.jobs_at is None else Mirror(folder, f"{self.jobs_at.rstrip('/')}/{job.id}")
+        mirror = None
+        if self.jobs_at is not None:
+            mirror = Mirror(folder, f"{self.jobs_at.rstrip('/')}/{job.id}", self.limits.storage_mb)
         _wait_until_free(folder)
         if mirror is not None:
-            mirror.fetch_news()
+            with contextlib.suppress(BadFolder):  # once more with its machine, if there is one
+                mirror.fetch_news()
         if (done := concluded(folder)) is not None:
             return done
-        files, catalogue = Files.of(graph, self.resolve), self.cloud(graph.cloud_name)
-        try:
-            sized = size_of(graph, files.input, catalogue)
-        except InputError as error:
-            raise InputError(as_named(str(error), files.names)) from None
-        if mirror is not None:
-            sized = replace(sized, share=1.0)  # real cores
-        need = replace(sized.need(catalogue, self.pace, attempt.time_left_s), notice=mirror is not None)
+        files = Files.of(graph, self.resolve)
         left = _Kept.read(folder).core_hours
-        if left is not None:
-            need = replace(need, core_hours=left)
-        plan = self.planner.plan(catalogue, graph.policy, need, lambda: _stop(attempt))
-        _note_plan(attempt, graph, plan, sized, need, catalogue.currency)
-        since = began_at(catalogue, (self.clock.now() - (job.started or job.submitted)) * self.pace)
+        planned = self.plan(graph, files, attempt.time_left_s, core_hours=left, check=lambda: _stop(attempt))
+        _note_plan(attempt, planned, self.provider)
         folder.path.mkdir(parents=True, exist_ok=True)
         machines_folder = folder.path / "machines"
         shutil.rmtree(machines_folder, ignore_errors=True)
         order = order_of(graph, files, self.limits)
-        renting = Renting(catalogue, sized.share, machines_folder, self.pace, since, self.environment)
-        job_plan = _Job(attempt, plan, need, order, mirror, sized.start_s * self.pace)
+        renting = self._renting(planned, machines_folder, self.clock.now() - (job.started or job.submitted))
+        job_plan = _Job(attempt, planned.plan, planned.need, order, mirror, planned.sized.start_s * self.pace)
         return asyncio.run(self._rented(job_plan, renting))
+
+    def plan(
+        self, graph: GraphJob, files: Files, left_s: float | None, *, core_hours: float | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Planned:  # fmt: skip
+        """Plan a job.
+
+        Parameters
+        ----------
+        graph : GraphJob
+        files : Files
+            Those of the job.
+        left_s : float, optional
+            Real seconds to the deadline.
+        core_hours : float, optional
+            What is left of the job; default: all.
+        check : callable, optional
+            Called periodically; may raise an exception to abort planning.
+
+        Raises
+        ------
+        InputError
+            The input cannot be read, or the job cannot be planned.
+        """
+        catalogue, remote = self.cloud(graph.cloud_name), self.jobs_at is not None
+        try:
+            sized = size_of(graph, files.input, catalogue, self.environment)
+        except InputError as error:
+            raise InputError(as_named(str(error), files.names)) from None
+        if remote:
+            sized = replace(sized, share=1.0)  # real cores
+        need = replace(sized.need(catalogue, self.pace, left_s), notice=remote)
+        if core_hours is not None:
+            need = replace(need, core_hours=core_hours)
+        plan = self.planner.plan(catalogue, graph.policy or self.policy, need, check)
+        return Planned(plan, sized, need, catalogue)
+
+    async def offers(self, planned: Planned, folder: Path) -> list[Offer]:
+        """Return what can be requested now for a job that begins.
+
+        Parameters
+        ----------
+        planned : Planned
+        folder : Path
+            For files of the provider.
+        """
+        provider = self.rent(self._renting(planned, folder, 0.0))
+        try:
+            return await provider.offers()
+        finally:
+            await provider.close()
+
+    def _renting(self, planned: Planned, folder: Path, ran_s: float) -> Renting:
+        catalogue = planned.catalogue
+        since = began_at(catalogue, ran_s * self.pace)
+        return Renting(catalogue, planned.sized.share, folder, self.pace, since, self.environment)
 
     async def _rented(self, job: _Job, renting: Renting) -> Ended:
         provider = self.rent(renting)
@@ -251,9 +315,20 @@ class _Rented:
         self._session: int | str | None = None
         self._turn = ""
         self._problem = ""  # reported last
+        #: Whether the policy has asked for a checkpoint that is not written yet.
+        self._asked = False
 
     async def run(self) -> Ended:
         """Run until the job ends or must stop."""
+        try:
+            return await self._control()
+        except BadFolder as error:
+            if self._machine is not None:
+                await self._provider.release([self._machine.id])
+                await self._forget("machine", f"{self._name} released")
+            return Ended(State.FAILED, str(error))
+
+    async def _control(self) -> Ended:
         attempt = self._attempt
         next_decision = next_write = 0.0
         look_s, report_s = (_LOOK_S, _REPORT_S) if self._mirror is None else (_REMOTE_LOOK_S, _REMOTE_REPORT_S)
@@ -276,7 +351,8 @@ class _Rented:
             ended = await self._patiently(self._look) if had else self._done()
             if ended is not None:
                 return ended
-            if (self._machine is not None) != had or self._provider.now >= next_decision:
+            saved = had and self._asked and await self._patiently(self._look_for_checkpoint)
+            if saved or (self._machine is not None) != had or self._provider.now >= next_decision:
                 await self._patiently(self._decide)
                 next_decision = self._provider.now + self._plan.slot_s
                 self._rest()
@@ -291,6 +367,8 @@ class _Rented:
             return await step()
         try:
             found = await step()
+        except BadFolder:
+            raise
         except (InputError, JobError) as error:
             if str(error) != self._problem:
                 self._problem = str(error)
@@ -411,12 +489,16 @@ class _Rented:
     async def _decide(self) -> None:
         """Query the policy and carry out its action."""
         plan, market = self._plan, self._plan.market
+        self._keep_saved()
         await self._look_up_prices()
         prices = [self._prices[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
         await self._report_price()
         left, begun_s = self._slots_left(), self._provider.now
         action = plan.decide(left, self._status(), prices)
         self.delays.decide_s = max(self.delays.decide_s, self._provider.now - begun_s)
+        self._asked = action == CHECKPOINT
+        if self._asked:
+            self._ask_for_checkpoint()
         if action == RELEASE:
             why = "released: the policy prefers another option"
             await self._give_back(why)
@@ -428,9 +510,24 @@ class _Rented:
             if not market.rules.spot[choice] or prices[int(market.rules.kind[choice])] <= market.rules.bid[choice]:
                 await self._start(choice, left)
 
+    def _ask_for_checkpoint(self) -> None:
+        """Let the worker write a checkpoint at the end of its superstep; of some algorithms there is none."""
+        self._attempt.folder.wish(checkpoint=self._saved or 0)
+        if self._mirror is not None:
+            self._mirror.publish_wishes()
+
+    async def _look_for_checkpoint(self) -> bool:
+        """Return whether the checkpoint that the policy has asked for is written, so that it decides again at once."""
+        if self._mirror is not None:
+            self._mirror.fetch_news()
+        before = self._saved
+        self._keep_saved()
+        self._asked = self._saved == before
+        return not self._asked
+
     def _rest(self) -> None:
         """Record once that the policy is waiting without a machine."""
-        attempt, saved, policy = self._attempt, self._attempt.folder.saved, self._graph.policy
+        attempt, saved, policy = self._attempt, self._attempt.folder.saved, self._plan.name
         if self._machine is not None:
             self._waits = False
         elif attempt.job.state == State.MIGRATING and saved is not None:
@@ -574,21 +671,23 @@ class _Rented:
             self._attempt.note("cost", f"{cost:.4g} so far", {"cost": cost}, cost=cost)
 
 
-def _note_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need: Need, currency: str) -> None:
-    market, found = plan.market, sized.estimate
-    text = f"{graph.policy}: about {plan.expected_cost:.3g} {currency} expected"
+def _note_plan(attempt: Attempt, planned: Planned, provider: str) -> None:
+    plan, sized, need, catalogue = planned
+    market, found, currency = plan.market, sized.estimate, catalogue.currency
+    text = f"{plan.name}: about {plan.expected_cost:.3g} {currency} expected"
     on_demand = plan.on_demand_cost if plan.on_demand_cost < float("inf") else None
     text += "" if on_demand is None else f", {on_demand:.3g} on demand"
     text += f", for {need.core_hours:.3g} core-hours in {plan.slots * plan.slot_s / HOUR_S:.3g} simulated hours"
     text += "" if plan.promised else "; the deadline cannot be guaranteed: using on-demand machines"
     details = {
-        "policy": graph.policy, "expected_cost": plan.expected_cost, "on_demand_cost": on_demand,
+        "policy": plan.name, "expected_cost": plan.expected_cost, "on_demand_cost": on_demand,
         "promised": plan.promised, "classes": [one.name for one in market.classes], "slot_s": plan.slot_s,
         "slots": plan.slots, "work": plan.work, "core_hours": need.core_hours, "startup_s": need.startup_s,
         "seconds_here": [found.core_hours_low * HOUR_S, found.core_hours * HOUR_S, found.core_hours_high * HOUR_S],
         "remark": sized.remark,
     }  # fmt: skip
-    attempt.note("plan", text, details, expected_cost=plan.expected_cost + attempt.job.cost, currency=currency)
+    expected = attempt.job.expected_cost or plan.expected_cost + attempt.job.cost  # the first one is the prediction
+    attempt.note("plan", text, details, expected_cost=expected, currency=currency, provider=provider)
 
 
 def _type(market: Market, choice: int) -> tuple[str, Literal["on-demand", "spot"]]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 from goffish.cloud.catalogue import Catalogue
 from goffish.environment import child_environment
 from goffish.errors import InputError
+from goffish.gofs import is_store
+from goffish.gofs.files import open_folder
+from goffish.partial import is_uri
 from goffish.scheduling.estimate.calibration import calibrations
 from goffish.scheduling.estimate.estimates import JobEstimate, estimate, shape_of
 from goffish.scheduling.estimate.features import JobShape
@@ -72,16 +76,18 @@ class Sized:
         )
 
 
-def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
+def size_of(graph: GraphJob, path: str, catalogue: Catalogue, environment: Mapping[str, str] | None = None) -> Sized:
     """Estimate a job.
 
     Parameters
     ----------
     graph : GraphJob
     path : str
-        Path of the input.
+        Path or URI of the input.
     catalogue : Catalogue
         Catalogue with spot machine types.
+    environment : mapping, optional
+        Of the process that reads the input; default: `goffish.environment.child_environment`.
 
     Raises
     ------
@@ -94,10 +100,11 @@ def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
     algorithm = graph.algorithm if measured else _USUAL
     remark = "" if measured else f"{graph.algorithm} is not calibrated; estimated as {_USUAL}"
     begun = time.monotonic()
-    shape = _shape(path, algorithm, threads)
-    start_s = 0.0 if Path(path).is_dir() else time.monotonic() - begun
+    size = _file_size(path)
+    shape = _shape(path, size, algorithm, threads, environment or child_environment())
+    start_s = 0.0 if size is None else time.monotonic() - begun
     if shape is None:
-        edges = max(1, Path(path).stat().st_size // _BYTES_PER_EDGE)
+        edges = max(1, (size or 0) // _BYTES_PER_EDGE)
         shape = JobShape(algorithm, "local", max(1, edges // _EDGES_PER_VERTEX), edges, threads, workers=threads)
         remark = (remark and f"{remark}; ") + f"number of edges estimated from the file size: {edges:,}"
     fixed: dict[str, Any] = {
@@ -108,16 +115,36 @@ def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
     return Sized(estimate(replace(shape, **fixed)), share, remark, start_s)
 
 
-def _shape(path: str, algorithm: str, threads: int) -> JobShape | None:
-    if Path(path).is_dir():
+def _file_size(path: str) -> int | None:
+    """Return the bytes of a file, given by its path or URI; ``None`` for a store."""
+    if not is_uri(path):
+        return None if Path(path).is_dir() else Path(path).stat().st_size
+    if is_store(path):
+        return None
+    folder, _, name = path.rpartition("/")
+    size = open_folder(folder).size(name)
+    if size is None:
+        raise InputError(f"{path}: no such file")
+    return size
+
+
+def _shape(
+    path: str, size: int | None, algorithm: str, threads: int, environment: Mapping[str, str]
+) -> JobShape | None:  # fmt: skip
+    if size is None:
         return shape_of(path, algorithm, workers=threads)
-    if Path(path).stat().st_size > _MOST_READ:
+    if size > _MOST_READ:
         return None
     # In a separate process: a small file may expand to a large one.
     command = [sys.executable, "-m", "goffish.services.runners.cloud_needs", path, algorithm, str(threads)]
     try:
         done = subprocess.run(
-            command, env=child_environment(), capture_output=True, text=True, timeout=_MOST_READ_S, check=False
+            command,
+            env=environment or child_environment(),
+            capture_output=True,
+            text=True,
+            timeout=_MOST_READ_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from cachetools import LRUCache
@@ -19,13 +19,13 @@ from goffish.cloud.spot_market import machine_trace, spot_price
 from goffish.errors import InputError
 from goffish.scheduling.spot.agent import Agent
 from goffish.scheduling.spot.availability import availability_class
-from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_bid
+from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_of
 from goffish.scheduling.spot.estimate import estimate_class
-from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
+from goffish.scheduling.spot.heuristics import Heuristic, mean_lifetime, on_demand_cost
 from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.presets import Times, market_from
-from goffish.scheduling.spot.replay import replay
+from goffish.scheduling.spot.replay import Replay, replay
 from goffish.scheduling.spot.table import Table, build_table
 
 _Found = TypeVar("_Found")
@@ -75,12 +75,39 @@ class Need:
     notice: bool = False
 
 
+class Risk(NamedTuple):
+    """What happened to jobs that followed a policy over the history.
+
+    Attributes
+    ----------
+    jobs : int
+        Their number, from start times spread over the history.
+    cost : (float, float)
+        Costs that 10 and 90 % of the jobs did not exceed.
+    hours : (float, float, float)
+        Hours until completion that 10, 50 and 90 % of the jobs needed at most.
+    interrupted, on_demand : float
+        Shares of the jobs with an interruption, and with on-demand machines.
+    interruptions : float
+        Mean number.
+    """
+
+    jobs: int
+    cost: tuple[float, float]
+    hours: tuple[float, float, float]
+    interrupted: float
+    interruptions: float
+    on_demand: float
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Plan of a job.
 
     Attributes
     ----------
+    name : str
+        Name of the policy.
     market : Market
     policy : Agent or Heuristic
     work, slots : int
@@ -89,8 +116,11 @@ class Plan:
         Expected cost, and cost on demand; infinite if no machine type can meet the deadline.
     promised : bool
         Whether the deadline can be met at any prices.
+    history : sequence of Trace
+        Prices that the plan was made from, one trace per machine type.
     """
 
+    name: str
     market: Market
     policy: Agent | Heuristic
     work: int
@@ -98,6 +128,30 @@ class Plan:
     expected_cost: float
     on_demand_cost: float
     promised: bool
+    history: Sequence[Trace]
+
+    def risk(self) -> Risk | None:
+        """Replay the policy over the history; ``None`` if that is too short, or the deadline cannot be guaranteed."""
+        rule = self.policy.table if isinstance(self.policy, Agent) else self.policy
+        slots = min(self.slots, rule.slots) if isinstance(rule, Table) else self.slots
+        ran = _replayed(rule, self.work, slots, self.history) if self.promised else None
+        if ran is None:
+            return None
+        low, high = np.quantile(ran.costs, (0.1, 0.9)).tolist()
+        first, middle, last = (np.quantile(ran.finished, (0.1, 0.5, 0.9)) / self.market.slots_per_hour).tolist()
+        interrupted, dear = float((ran.losses > 0).mean()), float((ran.on_demand > 0).mean())
+        return Risk(ran.costs.size, (low, high), (first, middle, last), interrupted, float(ran.losses.mean()), dear)
+
+    def hours_between_interruptions(self, kind: int) -> float | None:
+        """Return the mean time until a machine at the highest bid is interrupted; ``None`` if none was in the history.
+
+        Parameters
+        ----------
+        kind : int
+            Index of the machine type.
+        """
+        trace, bid = self.history[kind], float(self.market.classes[kind].bids[-1])
+        return None if trace.prices.max() <= bid else mean_lifetime(trace, bid, HOUR_S)
 
     @property
     def slot_s(self) -> float:
@@ -135,7 +189,8 @@ class Planner:
         ----------
         catalogue : Catalogue
             Catalogue with spot machine types.
-        policy : {"rtba", "h1", "h2", "h3", "on-demand"}
+        policy : str
+            A `SpotPolicy` of job specifications.
         need : Need
         check : callable, optional
             Called periodically; may raise an exception to abort planning.
@@ -153,6 +208,7 @@ class Planner:
             traces = _kept(self._markets, key, lambda: _histories(spot))
             chosen = _choose(spot, traces, need)
             least_s = need.startup_s + need.core_hours * HOUR_S / max(_cores(spot[at]) for at in chosen)
+            least_s = max(least_s, 2 * max(need.least_slot_s, _SLOTS_S[0]))  # a slot to start, and one to work
             wanted = _PATIENCE * least_s if need.left_s is None else min(need.left_s, _FAR * least_s)
             slot_s = _slot_s(wanted, need.least_slot_s)
             held = [traces[at] for at in chosen]
@@ -166,7 +222,7 @@ class Planner:
                 bounds = (_rounded(work), _rounded(slots))
                 if bounds[0] * bounds[1] * market.joint_states * market.choices > _MOST_ENTRIES:
                     text = f"{need.core_hours:,.4g} core-hours in {slots:,} slots of {slot_s:g} s"
-                    raise InputError(f"policy: too large for rtba: {text}; choose h1, h2, h3 or on-demand")
+                    raise InputError(f"policy: too large for rtba: {text}; choose another policy, such as greedy")
                 made: Table | Heuristic = _kept(
                     self._tables, (shape, *bounds),
                     lambda: build_table(market, *bounds, progress=lambda _: check(), most_bytes=_MOST_BYTES),
@@ -178,7 +234,8 @@ class Planner:
             self._lock.release()
         expected = _expected(made, work, slots, held)
         followed = made if isinstance(made, Heuristic) else _agent(made, held, slots)
-        return Plan(market, followed, work, slots, expected, cheapest_on_demand(market, work, slots), promised)
+        on_demand = cheapest_on_demand(market, work, slots)
+        return Plan(policy, market, followed, work, slots, expected, on_demand, promised, held)
 
 
 def _agent(table: Table, traces: Sequence[Trace], slots: int) -> Agent:
@@ -302,28 +359,24 @@ def _rule(market: Market, name: str, work: int, slots: int, traces: Sequence[Tra
     able = [
         kind for kind in kinds if market.startup_slots + -(-work // market.classes[kind].speed) <= slots
     ] or [max(kinds, key=lambda kind: market.classes[kind].speed)]  # fmt: skip
-    if name == "on-demand":
-        return Heuristic(market, "on-demand", work, min(able, key=lambda kind: on_demand_cost(market, work, kind)))
-    made = []
-    for kind in able:
-        one, bid = market.classes[kind], heuristic_bid(market, kind, traces[kind])
-        interval = np.inf
-        if name == "h3":
-            lifetime = mean_lifetime(traces[kind], float(one.bids[bid]), HOUR_S / market.slots_per_hour)
-            interval = lifetime_interval(lifetime, one.speed)
-        made.append(Heuristic(market, name, work, kind, bid, interval))  # type: ignore[arg-type]
+    made = [heuristic_of(market, name, kind, work, slots, traces) for kind in able]
     return min(made, key=lambda rule: _expected(rule, work, slots, traces))
 
 
 def _expected(policy: Table | Heuristic, work: int, slots: int, traces: Sequence[Trace]) -> float:
     """Return the expected cost: exact for tables, a mean over the history for heuristics."""
-    market = policy.market
     if isinstance(policy, Table):
         return policy.expected_cost(work, slots)
-    slot_s = HOUR_S / market.slots_per_hour
+    ran = None if policy.kind == "on-demand" or slots < policy.least_slots else _replayed(policy, work, slots, traces)
+    return on_demand_cost(policy.market, work, policy.class_number) if ran is None else float(ran.costs.mean())
+
+
+def _replayed(policy: Table | Heuristic, work: int, slots: int, traces: Sequence[Trace]) -> Replay | None:
+    """Run a job from times spread over the history; ``None`` if it is too short."""
+    slot_s = HOUR_S / policy.market.slots_per_hour
     known = int((traces[0].end - traces[0].start) // slot_s) - slots
-    if policy.kind == "on-demand" or known < 1 or slots < policy.least_slots:
-        return on_demand_cost(market, work, policy.class_number)
+    if known < 1:
+        return None
     prices = in_slots(traces, slot_s, traces[0].start, traces[0].end)
     starts = np.unique(np.linspace(0, known, _RUNS).astype(np.int64))
-    return float(replay(policy, work, slots, prices, starts, threads=1).costs.mean())
+    return replay(policy, work, slots, prices, starts, threads=1)

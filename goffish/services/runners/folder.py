@@ -132,16 +132,17 @@ class JobFolder:
 
     @property
     def wishes(self) -> dict[str, Any]:
-        """What clients have asked of the flow of a job, which a worker that restarts does again."""
+        """What has been asked of the worker of a job, which one that restarts does again."""
         return _read(self._wishes) or {}
 
     def wish(self, **wishes: Any) -> None:
-        """Record what a client asks of the flow of the job.
+        """Record what is asked of the worker of the job.
 
         Parameters
         ----------
         **wishes
-            ``stop``, ``workers``, ``alternates``, ``version``, or ``last``, the last number of a version.
+            Of flows: ``stop``, ``workers``, ``alternates``, ``version``, or ``last``, the last number of a version. Of
+            graph jobs: ``checkpoint``, the superstep after whose checkpoint another one is needed.
         """
         write_whole(self._wishes, json.dumps(self.wishes | wishes))
 

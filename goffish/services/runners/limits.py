@@ -30,7 +30,7 @@ class JobLimits:
     option : int
         Maximum value of integer options of policies and algorithms, except seeds and labels.
     storage_mb : int, optional
-        Maximum size of the folder of a flow job, in MB.
+        Maximum size of the folder of a flow job, and of the result of a job on rented machines, in MB.
     """
 
     workers: int = 1024

@@ -3,29 +3,41 @@
 The folder of a job here and the one in object storage have the same files. The server writes the order and the turn,
 and reads the rest; the worker writes all else while it holds the lease of the folder in storage. A file that refers to
 others is written after them.
+
+The server trusts nothing that a worker has written: files are read in pieces up to a limit, and checked.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from goffish.errors import JobError
-from goffish.gofs.files import Folder, NoSuchFileError, open_folder
+from goffish.gofs.files import Folder, NoSuchFileError, TooLargeError, open_folder
 from goffish.services.runners.folder import JobFolder, write_whole
 
-_ORDER, _TURN, _DONE, _RESULT, _PROGRESS, _LOG = (
-    "order.json", "current", "done.json", "result.arrow", "progress.json", "log.txt",
+_ORDER, _TURN, _DONE, _RESULT, _PROGRESS, _LOG, _WISHES = (
+    "order.json", "current", "done.json", "result.arrow", "progress.json", "log.txt", "wishes.json",
 )  # fmt: skip
 _CHECKPOINTS, _MANIFEST = "checkpoints", "checkpoint.json"
 #: Folder of the files of the server that the order names, by their number in it.
 _FILES = "files"
 #: What a worker says about itself: when it begins, and its exit code at the end.
 _WORKER = "worker-{turn}.json"
-#: The last bytes of a log that are kept in storage.
+#: The last bytes of a log that are kept in storage, and read from it.
 _MOST_LOG = 1 << 18
+#: Maximum bytes of a JSON file of a worker.
+_MOST_JSON = 4 << 20
+#: Maximum value of a number of supersteps or rows.
+_MOST_COUNT = 1 << 62
+
+
+class BadFolder(JobError):
+    """The folder of a job in storage has what no worker of ours writes, or more than the operator accepts."""
 
 
 class Mirror:
@@ -36,14 +48,17 @@ class Mirror:
     folder : JobFolder
     place : str
         URI of the folder in storage.
+    most_result_mb : int, optional
+        Maximum size of the result that the server reads.
 
     Attributes
     ----------
     store : Folder
     """
 
-    def __init__(self, folder: JobFolder, place: str) -> None:
+    def __init__(self, folder: JobFolder, place: str, most_result_mb: int | None = None) -> None:
         self.folder, self.place = folder, place
+        self._most_result = None if most_result_mb is None else most_result_mb << 20
         self.store: Folder = open_folder(place)
         self._written: dict[str, tuple[int, int]] = {}  # size and time of files as they were written to storage
 
@@ -52,32 +67,60 @@ class Mirror:
     def publish(self) -> None:
         """Write the order of `JobFolder.prepare` to storage, after the files of the server that it names."""
         order = json.loads(self.folder.order.read_bytes())
-        there = self.store.list()
         for number, path in enumerate(map(Path, order.get("names", {}))):
             for file in [path] if path.is_file() else _files(path):
                 name = f"{_FILES}/{number}/{file.relative_to(path.parent).as_posix()}"
-                if name not in there:
-                    self.store.write(name, file.read_bytes())
+                if self.store.size(name) is None:
+                    self.store.upload(name, file)
         for name in (_ORDER, _TURN):
             self.store.write(name, (self.folder.path / name).read_bytes())
 
+    def publish_wishes(self) -> None:
+        """Write what is asked of the worker to storage."""
+        self.store.write(_WISHES, (self.folder.path / _WISHES).read_bytes())
+
     def fetch_news(self) -> None:
-        """Read what the worker has written about its progress, and its result if there is one."""
-        there = set(self.store.list())  # one request, where each file that is missing costs two
-        for name in (_PROGRESS, f"{_CHECKPOINTS}/{_MANIFEST}", _LOG):
-            if name in there:
-                self._read(name)
-        if self.folder.done is None and _DONE in there:
-            self._read(_RESULT)
-            self._read(_DONE)
+        """Read what the worker has written about its progress, and its result if there is one.
+
+        Raises
+        ------
+        BadFolder
+            A file is too large, or has not the content that a worker writes.
+        """
+        # Not by a listing, whose length the worker decides.
+        self._fetch(_PROGRESS, _is_progress)
+        self._fetch(f"{_CHECKPOINTS}/{_MANIFEST}", lambda found: _is_count(found.get("superstep")))
+        self._read(_LOG, _MOST_LOG, end=True)
+        if self.folder.done is None and self.store.size(_DONE) is not None:
+            try:
+                self._read(_RESULT, self._most_result)
+            except TooLargeError as error:
+                raise BadFolder(f"result of the job: {error} (--max-storage)") from None
+            self._fetch(_DONE, _is_done)
+
+    def _fetch(self, name: str, accepts: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Read a JSON file of a worker; it replaces the one here only if it is accepted."""
+        try:
+            data = self.store.read(name, _MOST_JSON).to_pybytes()
+        except NoSuchFileError:
+            return {}
+        except TooLargeError as error:
+            raise BadFolder(str(error)) from None
+        try:
+            found: dict[str, Any] = json.loads(data)
+        except (ValueError, RecursionError):
+            raise BadFolder(f"{self.place}/{name}: not a JSON document") from None
+        if not isinstance(found, dict) or not accepts(found):
+            raise BadFolder(f"{self.place}/{name}: not the content that a worker writes")
+        target = self.folder.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, data, durable=False)
+        return found
 
     def worker(self, turn: str) -> dict[str, Any]:
         """Return what the worker of a turn has said about itself: ``code`` when it has ended."""
-        try:
-            found: dict[str, Any] = json.loads(self.store.read(_WORKER.format(turn=turn)).to_pybytes())
-        except (NoSuchFileError, ValueError):
-            return {}
-        return found
+        code = self._fetch(_WORKER.format(turn=turn), lambda _: True).get("code")
+        return {"code": code} if isinstance(code, int) and abs(code) < 1 << 16 else {}
 
     def has_begun(self, turn: str) -> bool:
         """Whether the worker of a turn has begun."""
@@ -109,6 +152,10 @@ class Mirror:
             order["input"] = new if order["input"] == old else order["input"]
             order["options"] = {key: new if value == old else value for key, value in order["options"].items()}
         write_whole(self.folder.order, json.dumps(order), durable=False)
+
+    def fetch_wishes(self) -> None:
+        """Read what is asked of the worker."""
+        self._read(_WISHES)
 
     def say(self, turn: str, **what: Any) -> None:
         """Record something about the worker of a turn."""
@@ -165,19 +212,30 @@ class Mirror:
         state = self._state(name)
         if state == self._written.get(name):
             return
-        data = _bytes(self.folder.path / name)
-        if data is not None:
-            self.store.write(name, data)
+        with suppress(FileNotFoundError):  # an old checkpoint, removed in the meantime
+            self.store.upload(name, self.folder.path / name)
             self._written[name] = state
 
-    def _read(self, name: str) -> None:
-        try:
-            data = self.store.read(name).to_pybytes()
-        except NoSuchFileError:
-            return
+    def _read(self, name: str, most: int | None = None, *, end: bool = False) -> None:
+        """Read a file from storage, if it is there, and keep it here."""
         target = self.folder.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, data, durable=False)
+        with suppress(NoSuchFileError):
+            self.store.download(name, target, most, end=end)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < _MOST_COUNT
+
+
+def _is_progress(found: dict[str, Any]) -> bool:
+    share = found.get("share")
+    counts = all(_is_count(found.get(name, 0)) for name in ("superstep", "active", "messages"))
+    return counts and (share is None or isinstance(share, int | float))
+
+
+def _is_done(found: dict[str, Any]) -> bool:
+    return isinstance(found.get("summary"), dict) and _is_count(found.get("rows"))
 
 
 def _bytes(path: Path) -> bytes | None:

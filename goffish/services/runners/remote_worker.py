@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 from goffish.errors import GoffishError
@@ -21,8 +22,8 @@ from goffish.services.runners.mirror import Mirror
 from goffish.services.runners.processes import start, worker_command
 from goffish.services.runners.worker import NOT_NOW
 
-#: Seconds between two looks at what is new.
-_LOOK_S = 1.0
+#: Seconds between two looks at what is new, and at what the server asks for.
+_LOOK_S, _WISHES_S = 1.0, 5.0
 #: Seconds to wait for the lease of a worker whose machine is gone.
 _LEASE_S = 30.0
 
@@ -52,12 +53,15 @@ def _run(mirror: Mirror, turn: str, noticed: threading.Event) -> int:
         return 0
     mirror.say(turn)
     process = start(worker_command(folder.path, turn), folder, os.environ)
-    passed_on = False
+    passed_on, next_wishes = False, 0.0
     try:
         while (code := _ended(process)) is None:
             if noticed.is_set() and not passed_on:
                 passed_on = True
                 process.send_signal(signal.SIGUSR1)
+            if time.monotonic() >= next_wishes:
+                mirror.fetch_wishes()
+                next_wishes = time.monotonic() + _WISHES_S
             mirror.write_news()
     finally:
         process.kill()

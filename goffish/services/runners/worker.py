@@ -1,8 +1,9 @@
 """Worker process of graph jobs: ``python -m goffish.services.runners.worker FOLDER ATTEMPT``.
 
 It resumes from the newest checkpoint and reports progress after every superstep. SIGUSR1 is the notice that its machine
-will be taken back: it ends with a checkpoint. Exit codes: 0 success, 1 failed job, 2 invalid input, 74 full disk, 75
-another attempt is current, 76 ended after a notice.
+will be taken back: it ends with a checkpoint. A wish for a checkpoint in the folder is met at the end of the next
+superstep. Exit codes: 0 success, 1 failed job, 2 invalid input, 74 full disk, 75 another attempt is current, 76 ended
+after a notice.
 """
 
 from __future__ import annotations
@@ -190,8 +191,13 @@ def _at_notice(*acts: Callable[[], object]) -> None:
 
 
 def _progress_writer(folder: JobFolder, noticed: threading.Event) -> Any:
+    from goffish.gopher.checkpoint import checkpoint_next
+
     def write(superstep: int, active: int, messages: int, share: float | None) -> None:
         folder.report({"superstep": superstep, "active": active, "messages": messages, "share": share})
+        wished = folder.wishes.get("checkpoint")
+        if wished is not None and (folder.saved or 0) <= wished:
+            checkpoint_next()
         if noticed.is_set() and folder.saved == superstep:
             _write_log(f"warning: the machine will be taken back; ended with a checkpoint of superstep {superstep}")
             os._exit(NOTICED)

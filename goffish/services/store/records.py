@@ -124,6 +124,7 @@ class Job:
     cost: float
     expected_cost: float
     currency: str
+    provider: str
     error: str
     summary: dict[str, Any] | None
     progress: int
@@ -160,8 +161,8 @@ def job_of(row: JobRow | Any) -> Job:
         id=row.id, server=row.server, client=row.client, client_key=row.client_key,
         body=row.spec, state=State(row.state), submitted=row.submitted, started=row.started, ended=row.ended,
         attempts=row.attempts, losses=row.losses, cost=row.cost, expected_cost=row.expected_cost, currency=row.currency,
-        error=row.error, summary=row.summary, progress=row.progress, cancel_requested=row.cancel_requested,
-        events=row.events, number=row.number,
+        provider=row.provider, error=row.error, summary=row.summary, progress=row.progress,
+        cancel_requested=row.cancel_requested, events=row.events, number=row.number,
     )  # fmt: skip
 
 

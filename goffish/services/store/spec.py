@@ -21,6 +21,9 @@ MOST_LABELS = 32
 #: Parsed by the models of algorithms and policies, which mark the options that name files.
 Options = dict[Label, Annotated[str, Field(max_length=4000), KnownName()]]
 Runner = Literal["local", "mpi", "spark", "cloud"]
+#: Policies of graph jobs on rented machines.
+SpotPolicy = Literal["rtba", "h1", "h2", "h3", "greedy", "eager", "uniform-progress", "on-demand"]
+DEFAULT_POLICY: SpotPolicy = "rtba"
 
 
 class GraphJob(Definition, Marked):
@@ -44,8 +47,8 @@ class GraphJob(Definition, Marked):
         Memory limit of all processes of the job; exceeding it fails the job.
     cpu_seconds : float, optional
         CPU time limit of all processes of an attempt; exceeding it fails the job.
-    policy : {"rtba", "h1", "h2", "h3", "on-demand"}
-        Spot policy on the simulated cloud.
+    policy : {"rtba", "h1", "h2", "h3", "greedy", "eager", "uniform-progress", "on-demand"}, optional
+        Spot policy on rented machines; default: that of the server.
     cloud_name : str
         Catalogue of machine types.
     """
@@ -58,7 +61,7 @@ class GraphJob(Definition, Marked):
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
     memory_mb: Whole | None = None
     cpu_seconds: Positive | None = None
-    policy: Literal["rtba", "h1", "h2", "h3", "on-demand"] = "rtba"
+    policy: SpotPolicy | None = None
     cloud_name: Label = "ec2-2015-spot"
 
 

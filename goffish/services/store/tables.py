@@ -52,6 +52,8 @@ class JobRow(Base):
     cost: Mapped[float] = mapped_column(default=0.0)
     expected_cost: Mapped[float] = mapped_column(default=0.0)
     currency: Mapped[str] = mapped_column(String(10), default="")
+    #: Provider of its machines; empty without rented machines.
+    provider: Mapped[str] = mapped_column(String(40), default="")
     error: Mapped[str] = mapped_column(Text, default="")
     summary: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     progress: Mapped[int] = mapped_column(BigInteger, default=0)

@@ -157,10 +157,10 @@ def _row(job: Job, now: float) -> dict[str, Any]:
     graph, dataflow = job.spec.graph, job.spec.dataflow
     where, policy = "cloud", "" if dataflow is None else dataflow.policy
     if graph is not None:
-        where, policy = graph.runner, graph.policy
+        where, policy = graph.runner, graph.policy or ""
     if job.spec.flow is not None:
         where = f"flow {_flow_name(job.spec.flow)}"
-    if where == "cloud":
+    if where == "cloud" and policy:
         where = f"cloud, {policy}"
     return {
         "id": job.id, "state": str(job.state), "what": job.spec.what, "client": job.client, "where": where,
@@ -221,7 +221,7 @@ def _facts(job: Job, now: float) -> list[tuple[str, str]]:
         graph = spec.graph
         facts += [("input", graph.input_uri), ("runner", graph.runner), ("workers", f"{graph.workers}")]
         if graph.runner == "cloud":
-            facts += [("policy", graph.policy), ("cloud", graph.cloud_name)]
+            facts += [("policy", graph.policy or "that of the server"), ("cloud", graph.cloud_name)]
         facts += [(f"option {name}", value) for name, value in graph.options.items()]
         facts += [("memory limit", f"{graph.memory_mb:,} MB")] if graph.memory_mb is not None else []
         facts += [("CPU time limit", f"{graph.cpu_seconds:g} s")] if graph.cpu_seconds is not None else []

@@ -149,7 +149,7 @@ def test_events_may_tell_anything(events: list[Any], dataflow: bool, cloud: bool
     graph = {"algorithm": "bfs", "input_uri": "g", "runner": "cloud" if cloud else "local"}
     spec = JobSpec.model_validate({"dataflow": {"dataflow": "paper"}} if dataflow else {"graph": graph})
     job = Job(
-        "a", "s", "c", None, spec.as_json(), State.RUNNING, 0.0, 1.0, None, 1, 0, 1.0, 1.0, "", "", None, progress,
+        "a", "s", "c", None, spec.as_json(), State.RUNNING, 0.0, 1.0, None, 1, 0, 1.0, 1.0, "", "", "", None, progress,
         False, len(events), 1,
     )  # fmt: skip
     told = [Event(n, at, kind, state, "t", more) for n, (kind, state, more, at) in enumerate(events, 1)]

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from goffish.services.runners.attempt import Ended
 from goffish.services.runners.cloud import Delays, _Job, _Rented
 from goffish.services.runners.cloud_planning import Need, Plan, Planner
 from goffish.services.store.records import State
+from goffish.services.store.spec import SpotPolicy
 from tests.services.runners.rented import CALM, HIGH, PACE, cloud_of, write_cloud
 
 HOUR_S = 3600.0
@@ -25,7 +26,8 @@ HOUR_S = 3600.0
 class World:
     """A job folder, a clock, and a provider whose machines take a given time to start, in simulated seconds.
 
-    The price of spot machines rises at some time; checkpoints are written after every whole hour of work.
+    The price of spot machines rises at some time, and may fall again; checkpoints are written after every whole hour of
+    work, and when one is asked for.
     """
 
     plan: Plan
@@ -33,7 +35,10 @@ class World:
     start_s: float
     rise_s: float
     deadline_s: float
+    falls_s: float = float("inf")
     now: float = 0.0
+    kept_h: float = 0.0
+    asked: int = 0
     done: dict[str, Any] | None = None
     done_h: float = 0.0
     given: list[Machine] = field(default_factory=list)
@@ -46,7 +51,7 @@ class World:
     # The provider.
 
     async def offers(self) -> list[Offer]:
-        price = HIGH if self.now >= self.rise_s else CALM
+        price = HIGH if self.high else CALM
         return [Offer("tiny", "on-demand", "", 0.2, True), Offer("tiny", "spot", "", price, True)]
 
     async def request(self, request: Request) -> Machine:
@@ -69,36 +74,47 @@ class World:
         return [0.0 for _ in machines]
 
     def _end(self, number: int, state: Any) -> None:
-        self.given[number] = replace(self.given[number], state=state, ended_s=self.now)
+        if not self.given[number].ended:
+            self.given[number] = replace(self.given[number], state=state, ended_s=self.now)
 
     # The folder.
 
     @property
     def saved(self) -> int | None:
-        return int(self.done_h) or None
+        return int(self.kept_h * 1000) or None
+
+    def wish(self, checkpoint: int) -> None:
+        assert checkpoint == (self.saved or 0)
+        self.asked += 1
+        self.kept_h = self.done_h
 
     def prepare(self, *_: Any) -> str:
         return "1.1"
 
     # The time.
 
+    @property
+    def high(self) -> bool:
+        return self.rise_s <= self.now < self.falls_s
+
     async def sleep(self, seconds: float) -> None:
         self.now += seconds * PACE
         for number, one in enumerate(self.given):
             if one.ended:
                 continue
-            if self.now >= self.rise_s and one.market == "spot":
+            if self.high and one.market == "spot":
                 self._end(number, "interrupted")
-                # A checkpoint of all whole hours.
-                self.done_h = float(int(self.done_h))
+                self.done_h = self.kept_h
                 continue
             if one.state == "pending":
                 self.given[number] = replace(one, state="running")
             if self.now >= self.begun[number] + self.start_s:
                 self.session = number
                 self.done_h += seconds * PACE / HOUR_S
+                self.kept_h = max(self.kept_h, float(int(self.done_h)))
         if self.done_h >= self.plan.work * self.plan.slot_s / HOUR_S and self.done is None:
             self.done = {"rows": 1, "summary": {}}
+            self._end(len(self.given) - 1, "finished")
 
     def monotonic(self) -> float:
         return self.now / PACE
@@ -159,6 +175,36 @@ def test_deadlines_are_kept_when_machines_start_late(
     assert ended[True].state == State.DONE
     # Otherwise the job waits for lower prices until the planned start-up is the only time left.
     assert (ended[False].state == State.DONE) is (start_s == need.startup_s)
+
+
+@pytest.mark.parametrize("policy", get_args(SpotPolicy))
+def test_policies_carry_a_job_through_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: SpotPolicy
+) -> None:
+    """Breaks when a policy misses a deadline that on-demand machines can keep, or never returns to the spot market."""
+    catalogue = cloud_of(write_cloud(tmp_path))
+    need = Need(core_hours=8.0, startup_s=300.0, checkpoint_s=10.0, left_s=10 * HOUR_S, least_slot_s=300.0)
+    planner, worlds = Planner(), []
+    for falls_h in (100.0, 3.2):
+        plan = planner.plan(catalogue, policy, need)  # agents observe the prices of one job
+        assert plan.name == policy and plan.promised
+        world = World(plan, tmp_path, 300.0, 1.7 * HOUR_S, 10 * HOUR_S, falls_h * HOUR_S)
+        assert finish(world, need, monkeypatch).state == State.DONE
+        assert world.now <= world.deadline_s
+        worlds.append(world)
+    used = [[one.market for one in world.given] for world in worlds]
+    if policy == "on-demand":
+        assert used == [["on-demand"], ["on-demand"]]
+        return
+    assert all((markets[0], worlds[0].given[0].state) == ("spot", "interrupted") for markets in used)
+    assert used[0][-1] == "on-demand"  # before the deadline
+    if policy == "eager":
+        assert used == [["spot", "on-demand"]] * 2
+        assert worlds[0].given[1].requested_s <= 1.7 * HOUR_S + plan.slot_s
+    elif policy == "uniform-progress":  # on demand in the meantime, with a checkpoint before it leaves
+        assert used[1] == ["spot", "on-demand", "spot"] and worlds[1].asked > 0
+    else:
+        assert used[1][:2] == ["spot", "spot"]
 
 
 def test_the_reserve() -> None:

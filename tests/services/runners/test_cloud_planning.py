@@ -77,10 +77,19 @@ def test_a_deadline_that_cannot_be_promised(tmp_path: Path) -> None:
     assert plan.decide(10_000, submitted(6), [HIGH]) == WAIT
 
 
+def test_jobs_of_seconds(tmp_path: Path) -> None:
+    """Breaks when a job that is shorter than a slot is never promised, whatever its deadline."""
+    cloud, planner = cloud_of(write_cloud(tmp_path)), Planner()
+    for left_s in (None, 3600.0):
+        plan = planner.plan(cloud, "rtba", Need(0.001, 1.0, 0.1, left_s, 0.5))
+        assert plan.promised and plan.work == 1 and plan.slots >= 8
+        assert plan.expected_cost < plan.on_demand_cost == pytest.approx(ON_DEMAND * 2 / 60)
+
+
 def test_jobs_that_are_too_large_for_a_table(tmp_path: Path) -> None:
     """Breaks when a job makes the server build a table that fills its memory."""
     cloud = cloud_of(write_cloud(tmp_path))
-    with pytest.raises(InputError, match=r"policy: too large for rtba: 1e\+05 core-hours in .* choose h1, h2, h3 or"):
+    with pytest.raises(InputError, match=r"policy: too large for rtba: 1e\+05 core-hours in .* choose another policy"):
         Planner().plan(cloud, "rtba", Need(1e5, 300.0, 10.0, None, 360.0))
     assert Planner().plan(cloud, "on-demand", Need(1e5, 300.0, 10.0, None, 360.0)).slots > 100_000
 

@@ -18,10 +18,11 @@ import pytest
 import goffish as gf
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
 from goffish.errors import JobError
+from goffish.gofs import files
 from goffish.services.runners import cloud, worker
 from goffish.services.runners.cloud import CloudRunner, Renting
 from goffish.services.runners.folder import JobFolder
-from goffish.services.runners.mirror import Mirror
+from goffish.services.runners.mirror import BadFolder, Mirror
 from goffish.services.store.records import State
 from tests.cloud.kubernetes_server import KubernetesServer
 from tests.services.api.serving import RealServer, settle
@@ -41,6 +42,15 @@ from tests.services.runners.rented import (
 def files_of(place: str) -> list[str]:
     system, root = fsspec.url_to_fs(place)
     return sorted(name.removeprefix(f"{root}/") for name in system.find(root) if ".lease" not in name)
+
+
+def noted(mirror: Mirror) -> list[str]:
+    """The names of files that are written to storage from now on."""
+    names: list[str] = []
+    write, upload = mirror.store.write, mirror.store.upload
+    mirror.store.write = lambda name, data: (write(name, data), names.append(name))  # type: ignore[method-assign]
+    mirror.store.upload = lambda name, source: (upload(name, source), names.append(name))  # type: ignore[method-assign]
+    return names
 
 
 def save(folder: JobFolder, superstep: int) -> None:
@@ -80,9 +90,7 @@ def test_the_two_folders_of_a_job(tmp_path: Path) -> None:
     assert server.worker(turn) == {"code": -9}
     second.fetch_all()
     assert (second.folder.checkpoints / "step-6" / "part").read_text() == "state 6"
-    writes: list[str] = []
-    write = second.store.write
-    second.store.write = lambda name, data: (writes.append(name), write(name, data))  # type: ignore[method-assign]
+    writes = noted(second)
     second.write_news()
     assert writes == []  # what it has read is there
     second.folder.result.write_bytes(b"result")
@@ -97,14 +105,14 @@ def test_checkpoints_that_change_while_they_are_written(tmp_path: Path) -> None:
     """Breaks when the manifest in storage names files that are not there."""
     mirror = Mirror(JobFolder(tmp_path), f"memory://{tmp_path.name}-changes/job")
     save(mirror.folder, 1)
-    write = mirror.store.write
+    upload = mirror.store.upload
 
-    def slowly(name: str, data: Any) -> None:
+    def slowly(name: str, source: Path) -> None:
         if name.endswith("step-1/part"):
             save(mirror.folder, 2)
-        write(name, data)
+        upload(name, source)
 
-    mirror.store.write = slowly  # type: ignore[method-assign]
+    mirror.store.upload = slowly  # type: ignore[method-assign]
     mirror.write_news()
     assert files_of(mirror.place) == ["checkpoints/checkpoint.json", "checkpoints/step-2/part"]
     assert json.loads(mirror.store.read("checkpoints/checkpoint.json").to_pybytes()) == {"superstep": 2}
@@ -139,6 +147,45 @@ def test_a_worker_ends_with_a_checkpoint_after_a_notice(tmp_path: Path, algorith
         assert folder.saved == folder.progress["superstep"]
     else:
         assert any(folder.checkpoints.iterdir())
+
+
+@pytest.mark.slow
+def test_a_worker_elsewhere_writes_the_checkpoint_that_a_policy_asks_for(tmp_path: Path, s3: Any) -> None:
+    """Breaks when CHECKPOINT is not carried out, ends the worker, or is carried out again after every superstep."""
+    make_store(tmp_path, 2_000, 8_000)
+    fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
+    server = Mirror(JobFolder(tmp_path / "job"), "s3://jobs/one")
+    order = {
+        "algorithm": "pagerank", "input": str(tmp_path / "store"), "options": {"supersteps": "1000000"}, "names": {},
+        "engine": "local", "threads": 1, "checkpoint_every": 1_000_000, "limits": {"memory_mb": None},
+    }  # fmt: skip
+    turn = server.folder.prepare(order, 1, 1)
+    server.publish()
+    command = [sys.executable, "-m", "goffish.services.runners.remote_worker", server.place, turn]
+    process = subprocess.Popen(command)
+    end, saved = time.monotonic() + 240, list[int]()
+    try:
+        while len(saved) < 2:
+            assert process.poll() is None and time.monotonic() < end, saved
+            time.sleep(0.5)
+            server.fetch_news()
+            if server.folder.progress and not saved and server.folder.saved is None:
+                server.folder.wish(checkpoint=0)
+                server.publish_wishes()
+            if server.folder.saved is not None and server.folder.saved not in saved:
+                saved.append(server.folder.saved)
+                passed = server.folder.progress["superstep"]
+                while len(saved) == 1 and server.folder.progress["superstep"] < passed + 50:  # one checkpoint only
+                    assert process.poll() is None and time.monotonic() < end
+                    time.sleep(0.5)
+                    server.fetch_news()
+                    assert server.folder.saved == saved[0]
+                server.folder.wish(checkpoint=saved[0])
+                server.publish_wishes()
+    finally:
+        process.terminate()
+        process.wait()
+    assert 0 < saved[0] < saved[1]
 
 
 @pytest.mark.slow
@@ -230,9 +277,7 @@ def test_files_of_the_server(tmp_path: Path) -> None:
     order = {"input": str(store), "options": {"pairs": str(pairs), "top": "3"}, "names": names}
     server.folder.prepare(order, 1, 1)
     server.publish()
-    writes: list[str] = []
-    write = server.store.write
-    server.store.write = lambda name, data: (writes.append(name), write(name, data))  # type: ignore[method-assign]
+    writes = noted(server)
     server.folder.prepare(order, 1, 2)
     server.publish()
     assert writes == ["order.json", "current"]
@@ -297,3 +342,91 @@ def test_names_that_leave_the_folder_of_a_job(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="not the name of a file of a job"):
         mirror.fetch_all()
     assert not (tmp_path.parent / "outside").exists()
+
+
+def test_files_of_a_worker_that_are_too_large(tmp_path: Path) -> None:
+    """Breaks when a worker can fill the memory or the disk of the server."""
+    place = f"memory://{tmp_path.name}-large/job"
+    server = Mirror(JobFolder(tmp_path / "server"), place, most_result_mb=1)
+    server.folder.prepare({}, 1, 1)
+    store, here = server.store, server.folder.path
+    store.write("progress.json", b'{"superstep": 3}')
+    store.write("log.txt", b"x" * 3_000_000 + b"\nlast line\n")
+    server.fetch_news()
+    assert server.folder.log.stat().st_size == 1 << 18 and server.folder.log_end(1000) == "last line\n"
+    store.write("progress.json", b" " * (5 << 20))
+    with pytest.raises(BadFolder, match=r"progress\.json: larger than the accepted 4,194,304 bytes"):
+        server.fetch_news()
+    assert server.folder.progress == {"superstep": 3}
+    store.write("progress.json", b'{"superstep": 4}')
+    store.write("result.arrow", bytes((1 << 20) + 1))
+    store.write("done.json", b'{"summary": {}, "rows": 1}')
+    with pytest.raises(
+        BadFolder, match=r"result of the job: .*result\.arrow: larger .* 1,048,576 bytes \(--max-storage\)"
+    ):
+        server.fetch_news()
+    assert server.folder.done is None and not server.folder.result.exists()
+    store.write("result.arrow", bytes(1 << 20))
+    server.fetch_news()
+    assert server.folder.done == {"summary": {}, "rows": 1} and server.folder.result.stat().st_size == 1 << 20
+    assert [path.name for path in here.rglob("*") if path.suffix == ".partial"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("progress.json", b"[]"), ("progress.json", b'{"superstep": "many"}'), ("progress.json", b'{"superstep": -1}'),
+        ("progress.json", b"{"), ("progress.json", b"[" * 100_000), ("checkpoints/checkpoint.json", b"{}"),
+        ("done.json", b'{"summary": []}'), ("done.json", b'{"summary": {}, "rows": 1e400}'), ("done.json", b"\xff"),
+    ],
+)  # fmt: skip
+def test_files_that_no_worker_writes(tmp_path: Path, name: str, content: bytes) -> None:
+    """Breaks when a worker can make the server raise errors that it retries for ever."""
+    server = Mirror(JobFolder(tmp_path / "server"), f"memory://{tmp_path.name}-content/job")
+    server.folder.prepare({}, 1, 1)
+    server.store.write(name, content)
+    with pytest.raises(BadFolder, match=name):
+        server.fetch_news()
+    assert server.folder.progress == {} and server.folder.done is None and server.folder.saved is None
+
+
+def test_progress_that_changes_while_it_is_read(tmp_path: Path, s3: Any) -> None:
+    """Breaks when a server reads the first part of one version and the rest of another."""
+    fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
+    server, there = Mirror(JobFolder(tmp_path / "server"), "s3://jobs/one"), files.open_folder("s3://jobs/one")
+    server.folder.prepare({}, 1, 1)
+    for superstep in (9, 10, 99_999, 7):
+        there.write("progress.json", json.dumps({"superstep": superstep}).encode())
+        size = server.store._fs.size  # type: ignore[attr-defined]
+
+        def later(name: str, step: int = superstep) -> Any:
+            found = size(name)  # noqa: B023 (called in this round)
+            there.write("progress.json", json.dumps({"superstep": step * 1000}).encode())
+            return found
+
+        server.store._fs.size = later  # type: ignore[attr-defined]
+        server.fetch_news()
+        server.store._fs.size = size  # type: ignore[attr-defined]
+        assert server.folder.progress == {"superstep": superstep * 1000}
+
+
+def test_large_files_are_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a file is read whole into memory on its way to or from storage."""
+    monkeypatch.setattr(files, "_PIECE", 1000)
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(10_500))
+    for place in (f"memory://{tmp_path.name}-pieces/job", str(tmp_path / "folder")):
+        folder = files.open_folder(place)
+        folder.upload("in/input", source)
+        for most, end in ((None, False), (10_500, False), (20_000, True)):
+            folder.download("in/input", tmp_path / "target", most, end=end)
+            assert (tmp_path / "target").read_bytes() == source.read_bytes()
+        folder.download("in/input", tmp_path / "target", 3500, end=True)
+        assert (tmp_path / "target").read_bytes() == source.read_bytes()[-3500:]
+        with pytest.raises(files.TooLargeError, match="input: larger than the accepted 10,499 bytes"):
+            folder.download("in/input", tmp_path / "target", 10_499)
+        assert (tmp_path / "target").stat().st_size == 3500
+        with pytest.raises(files.NoSuchFileError):
+            folder.download("in/none", tmp_path / "target")
+        with pytest.raises(FileNotFoundError):
+            folder.upload("in/none", tmp_path / "none")

@@ -34,7 +34,7 @@ def test_a_database_of_an_older_program_is_brought_forward(url: str) -> None:
     with engine.begin() as connection:
         for index in ("due", "turns", "waiting"):
             connection.execute(sa.text(f"DROP INDEX ix_jobs_{index}"))
-        for column in ("due", "claimed"):
+        for column in ("due", "claimed", "provider"):
             connection.execute(sa.text(f"ALTER TABLE jobs DROP COLUMN {column}"))
         connection.execute(sa.text("DROP TABLE instance"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))

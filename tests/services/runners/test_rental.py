@@ -10,8 +10,9 @@ import pytest
 from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.providers.ec2 import Ec2Provider
 from goffish.cloud.providers.kubernetes import KubernetesProvider
-from goffish.cloud.providers.rental import read_rental
 from goffish.errors import GoffishError, InputError
+from goffish.services.runners.cloud import CloudRunner
+from goffish.services.runners.rental import read_rental
 from tests.cloud.kubernetes_server import KubernetesServer
 
 JOBS, PODS = {"jobs": "memory://jobs"}, {"kubernetes": {"image": "goffish"}}
@@ -27,12 +28,21 @@ JOBS, PODS = {"jobs": "memory://jobs"}, {"kubernetes": {"image": "goffish"}}
         (PODS | {"jobs": "file:///tmp/jobs"}, "accepted are URIs of object storage, such as s3://bucket/jobs"),
         (JOBS | {"kubernetes": {"image": "i", "grace": 3}}, "kubernetes.grace"),
         (JOBS | {"ec2": {"image": "mine"}}, "ec2.image"),
+        (JOBS | PODS | {"policy": "x"}, "policy"),
     ],
 )
 def test_mistakes(given: dict[str, Any], error: str) -> None:
     with pytest.raises(InputError) as raised:
         read_rental(given)
     assert error in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_the_runner_of_jobs() -> None:
+    """Breaks when a job on rented machines has the clock, the storage or the policy of simulated ones."""
+    simulated = CloudRunner(str, read_catalogue)
+    found = read_rental(JOBS | PODS | {"policy": "greedy"}).applied(simulated)
+    assert (found.pace, found.jobs_at, found.policy, found.provider) == (1.0, "memory://jobs", "greedy", "kubernetes")
+    assert (simulated.jobs_at, simulated.policy, simulated.provider) == (None, "rtba", "local")
 
 
 def test_what_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

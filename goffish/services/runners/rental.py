@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from goffish.cloud.providers.protocol import Provider
 from goffish.definitions import Definition, read_definition
 from goffish.gofs.files import open_folder
 from goffish.partial import is_uri
+from goffish.services.runners.cloud import CloudRunner
+from goffish.services.store.spec import DEFAULT_POLICY, SpotPolicy
 
 _ANY = "ec2-2025"
 
@@ -30,11 +33,14 @@ class Rental(Definition):
     ec2 : Ec2Options, optional
     kubernetes : KubernetesOptions, optional
         Of one of them.
+    policy : {"rtba", "h1", "h2", "h3", "greedy", "eager", "uniform-progress", "on-demand"}
+        Of jobs that name none.
     """
 
     jobs: str
     ec2: Ec2Options | None = None
     kubernetes: KubernetesOptions | None = None
+    policy: SpotPolicy = DEFAULT_POLICY
 
     @field_validator("jobs")
     @classmethod
@@ -48,6 +54,13 @@ class Rental(Definition):
         if (self.ec2 is None) == (self.kubernetes is None):
             raise ValueError("give the options of one provider: ec2 or kubernetes")
         return self
+
+    def applied(self, runner: CloudRunner) -> CloudRunner:
+        """Return a runner of jobs on these machines."""
+        return replace(
+            runner, pace=1.0, rent=lambda renting: self.provider(renting.catalogue), jobs_at=self.jobs,
+            policy=self.policy, provider="kubernetes" if self.ec2 is None else "aws",
+        )  # fmt: skip
 
     def check(self) -> None:
         """Check that the provider and the storage can be used from here, as far as their clients say.
