@@ -82,7 +82,7 @@ def eigenvector(graph: Graph) -> Calls:
     start = np.full(graph.num_vertices, 1.0)
 
     def unit(values: Any) -> Any:
-        values = np.abs(np.array(list(values)))
+        values = np.abs(np.asarray(values))
         return values / np.linalg.norm(values)
 
     return {
@@ -90,7 +90,7 @@ def eigenvector(graph: Graph) -> Calls:
         "igraph": lambda: unit(ig.eigenvector_centrality()),
         "networkit": lambda: unit(nk.centrality.EigenvectorCentrality(other, TOLERANCE * 1e-2).run().scores()),
         "rustworkx": lambda: unit(
-            rustworkx.eigenvector_centrality(rusty, max_iter=100_000, tol=TOLERANCE * 1e-2).values()
+            list(rustworkx.eigenvector_centrality(rusty, max_iter=100_000, tol=TOLERANCE * 1e-2).values())
         ),
         "scipy": lambda: unit(eigsh(matrix, 1, which="LA", v0=start, tol=TOLERANCE)[1][:, 0]),
     }
@@ -108,13 +108,13 @@ def katz(graph: Graph) -> Calls:
     ones = np.ones(graph.num_vertices)
 
     def unit(values: Any) -> Any:
-        values = np.array(list(values))
+        values = np.asarray(values)
         return values / np.linalg.norm(values)
 
     return {
         "goffish": lambda: unit(gf.katz(graph, alpha=alpha, tolerance=TOLERANCE)),
         "rustworkx": lambda: unit(
-            rustworkx.katz_centrality(rusty, alpha=alpha, max_iter=1000, tol=TOLERANCE * 1e-2).values()
+            list(rustworkx.katz_centrality(rusty, alpha=alpha, max_iter=1000, tol=TOLERANCE * 1e-2).values())
         ),
         "scipy": lambda: unit(cg(system, ones, rtol=TOLERANCE)[0]),
     }

@@ -124,7 +124,8 @@ def test_transition_probabilities(p: float, q: float, weighted: bool, directed: 
         chances = w[u] * bias / (w[u] * bias).sum()
         for v, chance in enumerate(chances):
             deviation = np.sqrt(total * chance * (1 - chance))
-            assert abs(found[t, u, v] - total * chance) <= 5 * deviation + 1e-9, (t, u, v)
+            # Steps that are rarer than one in all walks may be found once; those without a chance, never.
+            assert abs(found[t, u, v] - total * chance) <= 5 * deviation + (chance > 0), (t, u, v)
             checked += total > 100
     assert checked > 50
 

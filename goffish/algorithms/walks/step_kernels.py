@@ -143,7 +143,7 @@ class Links(NamedTuple):
 @kernel(allocates=False, inner=True)
 def key_of(target):
     """Rows ascend by these: local targets, then remote ones."""
-    return np.int64(target) if target >= 0 else _REMOTE + ~np.int64(target)
+    return target if target >= 0 else _REMOTE + ~target
 
 
 @kernel(allocates=False, inner=True)
@@ -153,7 +153,7 @@ def leads_to(offsets, targets, v, target):
     key = key_of(target)
     while low < high:
         middle = (low + high) >> 1
-        if key_of(targets[middle]) < key:
+        if key_of(np.int64(targets[middle])) < key:
             low = middle + 1
         else:
             high = middle
@@ -179,7 +179,7 @@ def number_of(links, unit, target):
     """Number of a target in the graph as read."""
     if target >= 0:
         return np.int64(links.numbers[links.rows.starts[unit] + target])
-    return np.int64(links.remote_numbers[links.rows.remote_starts[unit] + ~np.int64(target)])
+    return np.int64(links.remote_numbers[links.rows.remote_starts[unit] + ~target])
 
 
 @kernel(allocates=False, inner=True)
@@ -189,7 +189,7 @@ def find_place(links, unit, v, target):
     number = number_of(links, unit, target)
     while low < high:
         middle = (low + high) >> 1
-        if number_of(links, unit, links.rows.targets[links.arcs[middle]]) < number:
+        if number_of(links, unit, np.int64(links.rows.targets[links.arcs[middle]])) < number:
             low = middle + 1
         else:
             high = middle
@@ -200,8 +200,8 @@ def find_place(links, unit, v, target):
 def address(links, unit, target):
     """Subgraph and partitioned number of a target."""
     if target >= 0:
-        return links.first_unit + unit, links.start + links.rows.starts[unit] + np.int64(target)
-    row = links.rows.remote_starts[unit] + ~np.int64(target)
+        return links.first_unit + unit, links.start + links.rows.starts[unit] + target
+    row = links.rows.remote_starts[unit] + ~target
     return np.int64(links.remote_subgraph[row]), np.int64(links.remote_vertex[row])
 
 
@@ -222,7 +222,7 @@ def ask_all(links, walker, used, out):
     v = walker[1]
     begin, end = links.rows.offsets[v], links.rows.offsets[v + 1]
     for i in range(begin, end):
-        target, weight = links.rows.targets[links.arcs[i]], range_weight(links.sums, begin, i, i + 1)
+        target, weight = np.int64(links.rows.targets[links.arcs[i]]), range_weight(links.sums, begin, i, i + 1)
         used = ask(links, walker, WEIGHED, target, weight, used, out)
     return used
 
@@ -234,7 +234,7 @@ def draw_near(links, walker, back_target, biases, state):
     begin, end = links.rows.offsets[v], links.rows.offsets[v + 1]
     place, total = np.int64(-1), 0.0
     for i in range(begin, end):
-        target, share = links.rows.targets[links.arcs[i]], range_weight(links.sums, begin, i, i + 1)
+        target, share = np.int64(links.rows.targets[links.arcs[i]]), range_weight(links.sums, begin, i, i + 1)
         if target == back_target:
             share *= biases[0]
         elif not leads_to(links.rows.offsets, links.rows.targets, before - links.start, target):
@@ -355,7 +355,7 @@ def wander_biased(walkers, first, links, biases, seed, length, widest, visits, o
                 place, used = biased_place(links, walker, biases, state, used, out)
             if place < 0:
                 break
-            target = targets[links.arcs[place]]
+            target = np.int64(targets[links.arcs[place]])
             step += 1
             before, home = links.start + v, links.first_unit + unit
             if target < 0:

@@ -171,7 +171,7 @@ class BiasedWalks(RandomWalks):
         names = "subgraph", "vertex", *self.message
         inbox = step_kernels.Messages(*(step.messages[name] for name in names))
         asked = inbox.kind > step_kernels.RETURNS
-        chosen = _empty_messages(np.count_nonzero(asked))
+        chosen = _empty_messages(int(np.count_nonzero(asked)))
         rows = _take(inbox, asked)
         size = step_kernels.choose(rows, self._links(batch), self.biases, np.uint64(self.seed), chosen)
         chosen = _take(chosen, slice(size))
@@ -195,7 +195,7 @@ class BiasedWalks(RandomWalks):
         widest = int(step_kernels.widest_row(batch.offsets))
         out = _empty_messages(max(_LEAST_MESSAGES, columns[0].size) + widest)
         unused = np.empty(0, np.int64)
-        walkers = step_kernels.Messages(*columns, unused, unused, NO_WEIGHTS)
+        walkers = step_kernels.Messages._make((*columns, unused, unused, NO_WEIGHTS))
         at = used = 0
         while at < walkers.walk.size and out.walk.size - used >= widest:
             free = self._free_visits(batch)
@@ -223,7 +223,7 @@ def _units_of(batch: SubgraphBatch, vertex: NDArray[np.int64]) -> NDArray[np.int
 
 def _empty_messages(size: int) -> step_kernels.Messages:
     *integers, _ = step_kernels.Messages._fields
-    return step_kernels.Messages(*(np.empty(size, np.int64) for _ in integers), np.empty(size))
+    return step_kernels.Messages._make((*(np.empty(size, np.int64) for _ in integers), np.empty(size)))
 
 
 def _take(messages: step_kernels.Messages, rows: Any) -> step_kernels.Messages:
