@@ -70,7 +70,7 @@ docs: $(VENV)/.dev
 
 bench: setup
 	$(call install,-e ".[bench]")
-	@for script in ingest store components pagerank sssp louvain infomap betweenness betweenness_sampled closeness structure flows bipartite supersteps engines timeseries temporal_peers cold_start stream_peers nexmark stream_recovery; do \
+	@for script in ingest store components pagerank sssp louvain infomap betweenness betweenness_sampled closeness paths centrality similarity walks structure flows bipartite supersteps engines timeseries temporal_peers cold_start stream_peers nexmark stream_recovery; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
 

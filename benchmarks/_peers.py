@@ -25,6 +25,18 @@ def igraph_graph(graph: Graph) -> Any:
     return igraph.Graph(n=graph.num_vertices, edges=np.stack([src, dst], axis=1), directed=graph.directed)
 
 
+def rustworkx_graph(graph: Graph) -> Any:
+    """With the weights of the edges, or 1, as their values."""
+    import rustworkx
+
+    src, dst, weight, _ = graph.edge_columns()
+    values = [1.0] * src.size if weight is None else weight.tolist()
+    made = rustworkx.PyDiGraph() if graph.directed else rustworkx.PyGraph()
+    made.add_nodes_from(range(graph.num_vertices))
+    made.add_edges_from(list(zip(src.tolist(), dst.tolist(), values, strict=True)))
+    return made
+
+
 def scipy_matrix(graph: Graph, weighted: bool = False) -> Any:
     """Rows as in the graph; SciPy's routines want 32-bit subscripts and copy anything else."""
     import scipy.sparse

@@ -1,4 +1,4 @@
-"""Paths and distances against igraph, NetworKit, SciPy and networkx: ``python benchmarks/paths.py [--quick]``.
+"""Paths and distances against libraries for graphs and SciPy: ``python benchmarks/paths.py [--quick]``.
 
 Weights are whole numbers from 1 to 255. Pairs and sources lie in the giant component. networkx runs on small graphs
 only.
@@ -14,13 +14,13 @@ from typing import Any
 import _graphs
 import _harness
 import numpy as np
-from _peers import igraph_graph, networkit_graph, scipy_matrix
+from _peers import igraph_graph, networkit_graph, rustworkx_graph, scipy_matrix
 from sssp import giant_sources
 
 import goffish as gf
 from goffish.graph import Graph
 
-PEERS = ("igraph", "networkit", "scipy", "networkx")
+PEERS = ("igraph", "networkit", "rustworkx", "scipy", "networkx")
 PAIRS, PATHS, SOURCES = 20, 20, 16
 #: Vertices up to which networkx takes seconds.
 _SMALL = 50_000
@@ -37,8 +37,10 @@ def pairs(graph: Graph) -> tuple[Calls, Callable[[str, Any], Any]]:
     """Lengths of shortest paths between random pairs; igraph and networkx find them, too."""
     import networkit as nk
     import networkx as nx
+    import rustworkx
 
     weighted = graph.weights is not None
+    rusty = rustworkx_graph(graph)
     ends = np.array(giant_sources(graph, 2 * PAIRS)).reshape(-1, 2).tolist()
     nk_graph, ig_graph, weights = networkit_graph(graph, weighted), igraph_graph(graph), lengths_of(graph)
     kind = nk.distance.BidirectionalDijkstra if weighted else nk.distance.BidirectionalBFS
@@ -57,6 +59,7 @@ def pairs(graph: Graph) -> tuple[Calls, Callable[[str, Any], Any]]:
         "goffish": lambda: [gf.shortest_path(graph, u, v).summary["length"] for u, v in ends],
         "igraph": lambda: [with_igraph(u, v) for u, v in ends],
         "networkit": lambda: [with_networkit(u, v) for u, v in ends],
+        "rustworkx": lambda: [rustworkx.dijkstra_shortest_path_lengths(rusty, u, float, goal=v)[v] for u, v in ends],
     }
     if len(graph) <= _SMALL:
         nx_graph, weight = gf.to_networkx(graph), "weight" if weighted else None
@@ -163,10 +166,11 @@ def spreads(graph: Graph) -> tuple[Calls, Callable[[str, Any], Any]]:
 def orders(graph: Graph) -> tuple[Calls, Callable[[str, Any], Any]]:
     """Topological orders, with directions from smaller to larger vertices."""
     import networkit as nk
+    import rustworkx
 
     src, dst, _, _ = graph.edge_columns()
     forward = gf.from_edges(src, dst, directed=True, labels=np.arange(len(graph)))
-    ig_graph, nk_graph = igraph_graph(forward), networkit_graph(forward)
+    ig_graph, nk_graph, rusty = igraph_graph(forward), networkit_graph(forward), rustworkx_graph(forward)
 
     def valid(name: str, found: Any) -> bool:
         order = found.table["vertex"].to_numpy() if name == "goffish" else np.asarray(found)
@@ -177,6 +181,7 @@ def orders(graph: Graph) -> tuple[Calls, Callable[[str, Any], Any]]:
     calls: Calls = {
         "goffish": lambda: gf.topological_order(forward), "igraph": ig_graph.topological_sorting,
         "networkit": lambda: nk.graphtools.topologicalSort(nk_graph),
+        "rustworkx": lambda: rustworkx.topological_sort(rusty),
     }  # fmt: skip
     return calls, valid
 

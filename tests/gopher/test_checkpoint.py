@@ -28,7 +28,7 @@ LAYOUT = build_layout(grid(24, 20), grid_blocks(24, 20), 12)
 JOBS = {
     "components": {}, "sssp": {"source": 0}, "bfs": {"source": 5}, "pagerank": {"supersteps": 30},
     "blockrank": {"tolerance": 1e-4}, "cores": {}, "max-value": {}, "label-propagation": {}, "hits": {"tolerance": 0.1},
-    "walks": {"length": 30, "walks": 1}, "spanning-forest": {}, "strong-components": {},
+    "walks": {"length": 12, "walks": 1, "q": 0.2}, "spanning-forest": {}, "strong-components": {},
 }  # fmt: skip
 COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
 

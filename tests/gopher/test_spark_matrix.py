@@ -27,7 +27,8 @@ pytest.importorskip("pyspark")
 OPTIONS: dict[str, dict[str, Any]] = {
     "bfs": {"source": 0}, "hops": {"source": 0}, "sssp": {"source": 0}, "pagerank": {"supersteps": 4},
     "blockrank": {"tolerance": 0.5}, "eigenvector": {"tolerance": 0.1}, "hits": {"tolerance": 0.1, "weighted": True},
-    "katz": {"tolerance": 0.1}, "walks": {"length": 4, "weighted": True}, "betweenness": {"pivots": 1, "seed": 1},
+    "katz": {"tolerance": 0.1}, "walks": {"length": 4, "weighted": True, "q": 4.0},
+    "betweenness": {"pivots": 1, "seed": 1},
     "louvain": {"seed": 1, "initial": [v % 4 for v in range(20)], "fixed": [3, 6]},
 }  # fmt: skip
 #: Programs that take fewest supersteps on a grid; the others run on a graph of another kind.

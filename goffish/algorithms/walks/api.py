@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import Field
 
 from goffish.algorithms.algorithm import Algorithm, Label, Note, TableFile
-from goffish.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,18 +46,14 @@ class Walks(_Sampled):
     def labels(self) -> list[int | str]:
         return list(self.sources or ())
 
-    def only_whole(self) -> list[str]:
-        return [name for name in ("p", "q") if getattr(self, name) != 1.0]
-
     def program(self, graph: PartitionedGraph) -> SubgraphProgram:
         from goffish.algorithms.walks.in_memory import check_walks
-        from goffish.algorithms.walks.subgraph import RandomWalks
+        from goffish.algorithms.walks.subgraph import BiasedWalks, RandomWalks
 
-        if given := self.only_whole():
-            biases = " and ".join(f"{name}={getattr(self, name):g}" for name in given)
-            raise InputError(f"{biases}: biases work only in memory; omit parts and engine, or use to_graph()")
         check_walks(graph.num_vertices if self.sources is None else len(self.sources), self.walks, self.length)
-        return RandomWalks(self.length, self.walks, self.sources, self.weighted, self.seed)
+        options = self.length, self.walks, self.sources, self.weighted, self.seed
+        biased = self.p != 1.0 or self.q != 1.0
+        return BiasedWalks(*options, biases=(1.0 / self.p, 1.0 / self.q)) if biased else RandomWalks(*options)
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         import numpy as np
@@ -164,16 +159,19 @@ def random_walks(
 
     Notes
     -----
-    A step takes constant time, with weights a binary search. Biased steps are drawn by rejection, and from all
-    neighbors after 12 proposals, so that extreme biases cost time in proportion to the degree. Random numbers are
-    hashes of seed, walk and step. With weights, 8 bytes an arc beside the graph. ``gf.run("walks", …)`` returns the
-    same walks as a table; without `p` and `q` also on engines.
+    A step takes constant time, with weights a binary search. Biased steps are drawn by rejection, of about
+    max(q, 1 / q) proposals, and from all arcs after as many proposals as there are, so that extreme biases cost time in
+    proportion to the degree. Random numbers are hashes of seed, walk, step and attempt. With weights, 8 bytes an arc
+    beside the graph. ``gf.run("walks", …)`` returns the same walks as a table, on engines, too.
 
     References
     ----------
     B. Perozzi, R. Al-Rfou, S. Skiena, "DeepWalk: online learning of social representations", KDD, 2014.
 
     A. Grover, J. Leskovec, "node2vec: scalable feature learning for networks", KDD, 2016.
+
+    K. Yang, M. Zhang, K. Chen, X. Ma, Y. Bai, Y. Jiang, "KnightKing: a fast distributed graph random walk engine",
+    SOSP, 2019.
 
     Examples
     --------

@@ -10,9 +10,10 @@ import numpy as np
 from goffish.kernels.compile import kernel
 from goffish.kernels.mixing import splitmix64
 
-_ONE = np.uint64(1)
-#: Proposals before a step is drawn from all neighbors: more are rarely needed unless p and q are extreme.
+#: Proposals for a step of a vertex with few arcs.
 _PROPOSALS = 12
+#: First random number of a step that is drawn from all arcs.
+WHOLE_ROW = 1 << 31
 
 
 @kernel(inline="always")
@@ -31,9 +32,15 @@ def accumulate(offsets, weights, first, last, sums):
             sums[i] = total
 
 
+@kernel(inline="always")
+def drawn(state, step, number):
+    """Random number `number` of a step: of each attempt the first is for the arc, the second for its acceptance."""
+    return chance(state, np.uint64(step) + (np.uint64(number) << np.uint64(32)))
+
+
 @kernel(allocates=False, inner=True)
-def has_arc(offsets, targets, u, v):
-    """Whether an arc leads from `u` to `v`; rows are ascending."""
+def find_arc(offsets, targets, u, v):
+    """First arc of `u` to `v` or to a vertex behind it; rows are ascending."""
     low, high = offsets[u], offsets[u + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -41,18 +48,24 @@ def has_arc(offsets, targets, u, v):
             low = middle + 1
         else:
             high = middle
-    return low < offsets[u + 1] and targets[low] == v
+    return low
 
 
 @kernel(allocates=False, inner=True)
-def pick(offsets, sums, u, number):
-    """An arc of `u` for a number in [0, 1), or -1 if it has none that weighs anything."""
+def row_weight(offsets, sums, u):
+    """Sum of the weights of the arcs of `u`; without sums, each weighs 1."""
+    begin, end = offsets[u], offsets[u + 1]
+    if begin == end:
+        return 0.0
+    return float(end - begin) if sums.size == 0 else sums[end - 1]
+
+
+@kernel(allocates=False, inner=True)
+def arc_at(offsets, sums, u, bound):
+    """The arc of `u` up to which weights add up to more than `bound`, a number below `row_weight`."""
     begin, end = offsets[u], offsets[u + 1]
     if sums.size == 0:
-        return begin + np.int64(number * (end - begin)) if begin < end else np.int64(-1)
-    if begin == end or sums[end - 1] == 0.0:
-        return np.int64(-1)
-    bound = number * sums[end - 1]
+        return begin + np.int64(bound)
     while begin < end:
         middle = (begin + end) >> 1
         if sums[middle] <= bound:
@@ -63,46 +76,77 @@ def pick(offsets, sums, u, number):
 
 
 @kernel(allocates=False, inner=True)
-def bias(offsets, targets, before, v, biases):
-    """Factor of a step to `v`, after one from `before`: back, to one of its neighbors, or farther away."""
-    if v == before:
-        return biases[0]
-    return 1.0 if has_arc(offsets, targets, before, v) else biases[1]
+def range_weight(sums, begin, first, last):
+    """Sum of the weights of some arcs of a row that begins with `begin`."""
+    if sums.size == 0:
+        return float(last - first)
+    if first == last:
+        return 0.0
+    return sums[last - 1] - (sums[first - 1] if first > begin else 0.0)
 
 
 @kernel(allocates=False, inner=True)
-def biased_arc(offsets, targets, sums, u, before, biases, state, counter):
-    """An arc of `u` drawn by weight times bias (rejection sampling); and the counter behind the numbers used."""
-    most = max(1.0, biases[0], biases[1])
-    for _ in range(_PROPOSALS):
-        arc = pick(offsets, sums, u, chance(state, counter))
-        if arc < 0:
-            return arc, counter + _ONE
-        accept = chance(state, counter + _ONE) * most
-        counter += _ONE + _ONE
-        v = targets[arc]
-        # Most proposals are decided without a look at the arcs of the vertex before.
-        if v != before and accept >= max(1.0, biases[1]):
-            continue
-        if (v != before and accept < min(1.0, biases[1])) or accept < bias(offsets, targets, before, v, biases):
-            return arc, counter
-    total = 0.0
-    for i in range(offsets[u], offsets[u + 1]):
-        weight = 1.0
-        if sums.size:
-            weight = sums[i] - (sums[i - 1] if i > offsets[u] else 0.0)
-        total += weight * bias(offsets, targets, before, targets[i], biases)
-    bound, total, arc = chance(state, counter) * total, 0.0, np.int64(-1)
-    for i in range(offsets[u], offsets[u + 1]):
-        weight = 1.0
-        if sums.size:
-            weight = sums[i] - (sums[i - 1] if i > offsets[u] else 0.0)
-        if weight > 0.0:
-            total += weight * bias(offsets, targets, before, targets[i], biases)
+def pick(offsets, sums, u, number):
+    """An arc of `u` for a number in [0, 1), or -1 if it has none that weighs anything."""
+    total = row_weight(offsets, sums, u)
+    return arc_at(offsets, sums, u, number * total) if total > 0.0 else np.int64(-1)
+
+
+@kernel(inline="always")
+def attempts(degree):
+    """Proposals before a step is drawn from all arcs, which costs as much as one proposal for each of them."""
+    return max(_PROPOSALS, degree)
+
+
+@kernel(allocates=False, inner=True)
+def biased_arc(offsets, targets, sums, u, before, biases, state, step):
+    """An arc of `u` drawn by weight times bias: back counts biases[0], to no neighbor of `before` biases[1].
+
+    Rejection sampling, where what steps back count in excess of other ones is drawn by itself.
+    """
+    begin, end = offsets[u], offsets[u + 1]
+    total = row_weight(offsets, sums, u)
+    if total == 0.0:
+        return np.int64(-1)
+    if end - begin == 1:
+        return begin
+    back, away = biases
+    # A proposal is accepted below `least` in any case; above it, adjacency to `before` decides.
+    least, most = min(1.0, away), max(1.0, away)
+    home, excess = np.int64(-1), 0.0
+    if back > most:
+        home = last = find_arc(offsets, targets, u, before)
+        while last < end and targets[last] == before:
+            last += 1
+        excess = range_weight(sums, begin, home, last) * (back / most - 1.0)
+    for attempt in range(attempts(end - begin)):
+        bound = drawn(state, step, 2 * attempt) * (total + excess)
+        if bound >= total:
+            return home
+        arc = arc_at(offsets, sums, u, bound)
+        v, accept = targets[arc], drawn(state, step, 2 * attempt + 1) * most
+        if v == before:
+            if accept < back:
+                return arc
+        elif accept < least:
+            return arc
+        else:
+            at = find_arc(offsets, targets, before, v)
+            if (at < offsets[before + 1] and targets[at] == v) == (away < 1.0):
+                return arc
+    arc, total = np.int64(-1), 0.0
+    for i in range(begin, end):
+        share = range_weight(sums, begin, i, i + 1)
+        if targets[i] == before:
+            share *= back
+        else:
+            at = find_arc(offsets, targets, before, targets[i])
+            if at == offsets[before + 1] or targets[at] != targets[i]:
+                share *= away
+        total += share
+        if drawn(state, step, WHOLE_ROW + i - begin) * total < share:
             arc = i
-            if total > bound:
-                break
-    return arc, counter + _ONE
+    return arc
 
 
 @kernel(allocates=False)
@@ -125,15 +169,13 @@ def walk(graph, sources, seed, biases, first, last, out):
     salt = splitmix64(seed)
     for number in range(first, last):
         state = splitmix64(np.uint64(number) ^ salt)
-        counter = np.uint64(0)
         u, before, at = sources[number // each], np.int64(-1), 0
         out[number, 0] = u
         while at + 1 < out.shape[1]:
             if plain or before < 0:
-                arc = pick(offsets, sums, u, chance(state, counter))
-                counter += _ONE
+                arc = pick(offsets, sums, u, drawn(state, at, 0))
             else:
-                arc, counter = biased_arc(offsets, targets, sums, u, before, biases, state, counter)
+                arc = biased_arc(offsets, targets, sums, u, before, biases, state, at)
             if arc < 0:
                 break
             before, u = u, np.int64(targets[arc])
