@@ -2,8 +2,8 @@
 
 Both have the same store: GraphFrames its DataFrames, cached, and the engine its slices. A time of GraphFrames ends when
 all columns of its result are computed, one of the engine when the result is a table on the driver; those of motifs are
-both of DataFrames. The first round of each warms up and is not counted, unless it was so long that there is no other.
-Without arguments, the results of both are compared on a small graph.
+both of DataFrames. The first round of each warms up and is not counted. Without arguments, the results of both are
+compared on a small graph.
 
 GraphFrames has the options that its documentation calls the fastest: no broadcasts by hand (``broadcastThreshold=-1``)
 and local checkpoints for components, its GraphX for the others; as many shuffle partitions as the session has slots.
@@ -131,12 +131,12 @@ JOBS: dict[str, Job] = {
 def _timed(call: Callable[[], Any], after: Callable[[Any], Any], repeats: int) -> tuple[float, Any]:
     """Median seconds of the rounds after the first, and what `after`, which is not timed, makes of the last result."""
     seconds, last = list[float](), None
-    while len(seconds) <= repeats and sum(seconds) < LONG:
+    while len(seconds) < 2 or (len(seconds) <= repeats and sum(seconds) < LONG):
         begun = time.perf_counter()
         result = call()
         seconds.append(time.perf_counter() - begun)
         last = after(result)
-    return statistics.median(seconds[1:] or seconds), last
+    return statistics.median(seconds[1:]), last
 
 
 def beside(spark: SparkSession, store: PartitionedGraph, name: str, repeats: int = 3) -> Iterator[float]:
