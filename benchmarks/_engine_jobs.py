@@ -26,6 +26,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "components": {},
     "sssp": {},
     "pagerank": {"supersteps": 20},
+    "label-propagation": {},
     "louvain": {"seed": 1},
     "betweenness": {"pivots": 32, "seed": 1},
 }

@@ -1,4 +1,6 @@
-"""Spark's own GraphX as the vertex-centric peer: its library algorithms on an edge list, called through py4j.
+"""The GraphX of Spark as a vertex-centric peer: its library algorithms on an edge list, called through py4j.
+
+The jars of GraphFrames include another version; see `_graphframes`.
 
 GraphX has no Python side, so the graph is loaded by the JVM from a file, and answers come back as text files. What is
 timed is the algorithm with everything that it needs to give one value per vertex; loading, warming up and the way back
@@ -79,32 +81,36 @@ def shortest_paths(spark: SparkSession, src: Ids, dst: Ids, *, landmark: int, pa
     return _timed(spark, src, dst, parts, lambda graph, tag: library.run(graph, wanted, tag), None)
 
 
-def graphx_seconds(graph: Graph, limit: float, *, master: str = "local[2]", memory: str = "4g") -> dict[str, float]:
-    """Seconds of each algorithm on a graph; one that has not ended after `limit` seconds is told as infinite.
+def in_process(what: str, arguments: Sequence[str], limit: float) -> str:
+    """What a script prints in a process of its own, which is killed after `limit` seconds.
 
-    Each has a process of its own, which is killed at the limit: GraphX does not react to the cancelling of its jobs
-    while it plans the next one of some hundred supersteps.
+    GraphX does not react to the cancelling of its jobs while it plans the next one of some hundred supersteps.
     """
+    running = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        printed, errors = running.communicate(timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        return (error.output or b"").decode()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    if running.returncode:
+        sys.exit(f"{what}: ended with code {running.returncode}: {errors.strip()[-2000:]}")
+    return printed
+
+
+def graphx_seconds(graph: Graph, limit: float, *, master: str = "local[2]", memory: str = "4g") -> dict[str, float]:
+    """Seconds of each algorithm on a graph; infinite where one has not ended after `limit` seconds."""
     seconds = {}
     with tempfile.TemporaryDirectory(prefix="goffish-") as folder:
         file = Path(folder) / "edges.npz"
         np.savez(file, src=graph.arc_sources(), dst=graph.targets)
         for name in _JOBS:
-            command = [sys.executable, __file__, str(file), name, master, memory]
-            running = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-            )
-            try:
-                told, _ = running.communicate(timeout=limit)
-                if running.returncode:
-                    sys.exit(f"GraphX, {name}: ended with code {running.returncode}")
-                seconds[name] = float(told.split()[-1])
-            except subprocess.TimeoutExpired:
-                seconds[name] = float("inf")
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(running.pid, signal.SIGKILL)
-                running.wait()
+            printed = in_process(f"GraphX, {name}", [__file__, str(file), name, master, memory], limit)
+            seconds[name] = float(printed.split()[-1]) if printed else float("inf")
     return seconds
 
 

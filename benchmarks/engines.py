@@ -1,14 +1,16 @@
 """The same jobs on every engine, and against vertex-centric peers: ``python benchmarks/engines.py [--quick]``.
 
-Four tables: every job on every engine, with the same answer to the byte or the benchmark ends; two ranks against one on
-larger graphs; the peers (GraphX, which GraphFrames calls, and networkx) beside the engines; and what a cost model that
-is fitted from these runs says of larger graphs and clusters. A time is that of ``goffish.run`` on a store that is
+Five tables: every job on every engine, with the same answer to the byte or the benchmark ends; two ranks against one on
+larger graphs; the peers (networkx, and GraphX in the version of Spark) beside the engines; GraphFrames, whose jars
+include another GraphX, beside the Spark engine, if GOFFISH_GRAPHFRAMES_JARS names them; and what a cost model that is
+fitted from these runs says of larger graphs and clusters. A time is that of ``goffish.run`` on a store that is
 partitioned already (opening slices included), in a process that has run the job once before.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -154,14 +156,15 @@ def against_peers(graph: str, measured: dict[tuple[str, str], dict[str, Any]], l
     peers = {"networkx": networkx_jobs(made), "GraphX": graphx_seconds(made, limit)}
     ways = [name for name in ("local, 2 threads", "MPI, 2 ranks", "Spark, local[2]") if (name, "sssp") in measured]
     rows = []
-    for job, mine in {**{j: j for j in PUBLISHED}, "label propagation": "louvain"}.items():
+    same = [(job, job) for job in PUBLISHED]
+    for job, mine in [*same, ("label propagation", "label-propagation"), ("label propagation", "louvain")]:
         slow = peers["GraphX"].get(job)
         ours = [statistics.median(measured[way, mine]["seconds"]) if (way, mine) in measured else None for way in ways]
         cells = [_cell(s, limit, "{:.3f}") for s in (peers["networkx"].get(job), slow, *ours)]
         ratios = [_cell(slow / s, limit / s, "{:.1f}") if slow and s else "-" for s in ours]
         rows.append(
             [
-                job if job == mine else f"{job}; ours: {mine}",
+                f"{job}; ours: {mine}" if mine == "louvain" else job,
                 *cells,
                 *ratios,
                 f"{PUBLISHED[job]:g}" if job in PUBLISHED else "-",
@@ -170,6 +173,23 @@ def against_peers(graph: str, measured: dict[tuple[str, str], dict[str, Any]], l
     print(f"\n### {graph}: seconds beside vertex-centric peers\n")
     header = ["job", "networkx", "GraphX, local[2]", *ways, *(f"GraphX / {way}" for way in ways), "published ratio"]
     _harness.print_table(header, rows)
+    sys.stdout.flush()
+
+
+def against_graphframes(graph: str, store: Path, limit: float) -> None:
+    """A table of GraphFrames beside the Spark engine."""
+    import _graphframes
+
+    if _graphframes.version() is None or importlib.util.find_spec("graphframes") is None:
+        print(f"\n(GraphFrames skipped: graphframes-py is missing, or {_graphframes.JARS} does not name its two jars)")
+        return
+    rows = []
+    for job, (ours, theirs) in _graphframes.graphframes_seconds(store, limit, master="local[2]").items():
+        ratio = "-" if float("inf") in (ours, theirs) else f"{theirs / ours:.1f}"
+        rows.append([job, *(_cell(seconds, limit, "{:.3f}") for seconds in (theirs, ours)), ratio])
+    print(f"\n### {graph}: seconds of GraphFrames and of the Spark engine in one session, local[2]\n")
+    name = f"GraphFrames {_graphframes.version()}"
+    _harness.print_table(["job", name, "Spark engine", f"{name} / Spark engine"], rows)
     sys.stdout.flush()
 
 
@@ -256,6 +276,8 @@ def main() -> None:
             per_arc.append(size / next(iter(measured.values()))["arcs"])
             if name in given.peers and not given.quick:
                 against_peers(name, measured, given.peer_limit)
+                if "spark" in given.engines:
+                    against_graphframes(name, store, given.peer_limit)
     if "pagerank" in given.jobs and "local" in given.engines:
         predictions(runs, statistics.median(per_arc))
     else:

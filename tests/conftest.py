@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -30,6 +31,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSparkWork
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     pytest.importorskip("pyspark")
     from goffish.gopher.spark import session
+    from goffish.gopher.spark.session import GRAPHFRAMES_JARS
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {
@@ -38,7 +40,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a test run in the background of a shell
-    made = session(master="local[2]", memory="1g", config=settings)
+    jars = bool(os.environ.get(GRAPHFRAMES_JARS))
+    made = session(master="local[2]", memory="1g", graphframes=jars, config=settings)
     # Tests of other parts of the package interrupt themselves while the session waits for its next test.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield made

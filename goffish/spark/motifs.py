@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from lark import Lark, Tree
+from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
@@ -14,18 +19,34 @@ from goffish.spark.frames import frames_of, vertices_and_edges
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TERM = re.compile(r"(?P<no>!)?\((?P<src>\w*)\)(?:(?P<arrow>-\[(?P<edge>\w*)\]->)\((?P<dst>\w*)\))?", re.ASCII)
-_ACCEPTED = 'expected terms such as "(a)-[e]->(b)", "(a)-[]->()", "!(b)-[]->(a)" or "(a)", separated by ";"'
+_GRAMMAR = r"""
+start: term? (";" term?)*
+term: vertex | [NOT] vertex edge vertex
+vertex: "(" [NAME] ")"
+edge: [BACK] "-" "[" [NAME] ["*" LENGTH] "]" "-" [AHEAD]
+NOT: "!"
+BACK: "<"
+AHEAD: ">"
+NAME: /[A-Za-z0-9_]+/
+LENGTH: /[0-9]+/
+%ignore /\s+/
+"""
+#: Edges of a path: Spark plans a join for each.
+_LONGEST = 100
+_ACCEPTED = (
+    'expected terms such as "(a)-[e]->(b)", "(a)<-[]-()", "(a)<-[e]->(b)", "(a)-[e*2]->(b)", "!(b)-[]->(a)" or "(a)", '
+    'separated by ";"'
+)
 
 
 @dataclass(frozen=True)
 class _Term:
-    """One term of a pattern; ends without a name have one that no user can give; `dst` is ``None`` for a vertex."""
+    """One edge of a pattern, or a vertex if `dst` is ``None``; ends without a name have one that no user can give."""
 
     src: str
-    dst: str | None
-    edge: str
-    negated: bool
+    dst: str | None = None
+    edge: str = ""
+    negated: bool = False
 
 
 def motifs(graph: PartitionedGraph | Graph | Any, pattern: str, *, spark: SparkSession | None = None) -> DataFrame:
@@ -37,10 +58,12 @@ def motifs(graph: PartitionedGraph | Graph | Any, pattern: str, *, spark: SparkS
         Graph to search, or any object with the DataFrames ``vertices`` (``id``) and ``edges`` (``src``, ``dst``). An
         undirected graph has its edges in both directions.
     pattern : str
-        Terms separated by semicolons, all of which must match. ``(a)-[e]->(b)`` is an edge named `e` from `a` to `b`;
-        names may be omitted, and then the vertex or edge is not in the result. ``!(a)-[]->(b)`` excludes such an edge;
-        at least one end must be named, and every name must occur in a term without ``!``. ``(a)`` is any vertex. Equal
-        names match the same vertex; different names may match the same vertex.
+        Terms separated by semicolons, all of which must match. ``(a)-[e]->(b)`` and ``(b)<-[e]-(a)`` are an edge named
+        `e` from `a` to `b`; names may be omitted, and then the vertex or edge is not in the result. ``(a)<-[e]->(b)``
+        are edges in both directions, `e1` and `e2`. ``(a)-[e*2]->(b)`` is a path of two edges, `_e1` and `_e2`, over a
+        vertex `_ab1`. ``!(a)-[]->(b)`` excludes such an edge; at least one end must be named. ``(a)`` is any vertex, as
+        are vertices that only terms with ``!`` name. Equal names match the same vertex; different names may match the
+        same vertex.
     spark : SparkSession, optional
         Session for graphs that are not DataFrames yet [default: the running session, or `goffish.spark.session`].
 
@@ -54,7 +77,8 @@ def motifs(graph: PartitionedGraph | Graph | Any, pattern: str, *, spark: SparkS
     Raises
     ------
     InputError
-        If the pattern is invalid, uses a name for both a vertex and an edge, names two edges alike, or names nothing.
+        If the pattern is invalid, uses a name for both a vertex and an edge, names two edges alike, or names nothing;
+        the message has the column.
 
     Examples
     --------
@@ -124,31 +148,74 @@ def _parse(pattern: str) -> tuple[list[_Term], dict[str, str]]:
     """The terms, and for every name in the order of occurrence the column that stands for it in them."""
     names: dict[str, str] = {}
     terms: list[_Term] = []
-    for place, text in enumerate(pattern.split(";")):
-        told = "".join(text.split())
-        if not told:
-            continue
-        match = _TERM.fullmatch(told)
-        if match is None or (match["no"] and not match["arrow"]):
-            raise InputError(f"pattern: {text.strip()!r} cannot be read; {_ACCEPTED}")
-        negated, edge = match["no"] is not None, match["edge"] or ""
-        src, dst = match["src"], match["dst"]
-        if negated and (edge or not (src or dst)):
-            raise InputError(f"pattern: {text.strip()!r}: a term with ! must not name its edge and must name an end")
-        if not negated:
-            for name, kind in ((src, "vertex"), (edge, "edge"), (dst or "", "vertex")):
-                if name and names.setdefault(name, f"{kind} {name}") != f"{kind} {name}":
-                    raise InputError(f"pattern: {name!r} is the name of a vertex and of an edge")
-            if edge and any(term.edge == f"edge {edge}" for term in terms):
-                raise InputError(f"pattern: two edges are named {edge!r}")
-        ends = [f"vertex {end}" if end else f"{side} {place}" for side, end in (("from", src), ("to", dst))]
-        terms.append(_Term(ends[0], ends[1] if match["arrow"] else None, f"edge {edge}" if edge else "", negated))
-    unbound = {end for t in terms if t.negated for end in (t.src, t.dst or "") if end.startswith("vertex ")}
-    unbound -= {end for t in terms if not t.negated for end in (t.src, t.dst)}
-    if unbound:
-        raise InputError(f"pattern: {min(unbound)[7:]!r} occurs only in terms with !")
-    if len({name.lower() for name in names}) < len(names):
-        raise InputError("pattern: two names differ only in case, which Spark ignores; rename one")
+    for place, read in enumerate(_read(pattern)):
+        for term in _terms_of(read, place, pattern):
+            for inner in (term.src, term.edge, term.dst or ""):
+                kind, _, name = inner.partition(" ")
+                if kind not in ("vertex", "edge"):
+                    continue
+                if name not in names and name.lower() in map(str.lower, names):
+                    raise _refused(
+                        pattern, read.meta.start_pos, f"the name {name!r} differs from another only in case; rename one"
+                    )
+                if kind == "edge" and names.get(name) == inner:
+                    raise _refused(pattern, read.meta.start_pos, f"two edges are named {name!r}")
+                if names.setdefault(name, inner) != inner:
+                    raise _refused(pattern, read.meta.start_pos, f"{name!r} is the name of a vertex and of an edge")
+            terms.append(term)
     if not names:
         raise InputError(f"pattern: nothing in {pattern!r} has a name; {_ACCEPTED}")
-    return terms, names
+    bound = {end for term in terms if not term.negated for end in (term.src, term.dst)}
+    free = [inner for inner in names.values() if inner.startswith("vertex ") and inner not in bound]
+    return terms + [_Term(inner) for inner in free], names
+
+
+def _read(pattern: str) -> list[Tree[Any]]:
+    try:
+        return [term for term in _parser().parse(pattern).children if isinstance(term, Tree)]
+    except UnexpectedInput as error:
+        ends = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+        at = len(pattern.rstrip()) if ends else error.pos_in_stream or 0
+        what = "end" if ends else repr(pattern[at])
+        raise _refused(pattern, at, f"unexpected {what}; {_ACCEPTED}") from None
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(_GRAMMAR, parser="lalr", lexer="contextual", maybe_placeholders=True, propagate_positions=True)
+
+
+def _refused(pattern: str, at: int, why: str) -> InputError:
+    before = pattern[:at].split("\n")
+    line = f"line {len(before)}, " if "\n" in pattern else ""
+    return InputError(f"pattern, {line}column {len(before[-1]) + 1}: {why}")
+
+
+def _terms_of(read: Any, place: int, pattern: str) -> Iterator[_Term]:
+    """The terms of single edges that a term stands for, with the names that GraphFrames gives to what is between."""
+    if len(read.children) == 1:
+        [name] = read.children[0].children
+        yield _Term(f"vertex {name}" if name else f"alone {place}")
+        return
+    no, source, edge, target = read.children
+    [src], [dst] = source.children, target.children
+    back, name, length, ahead = edge.children
+    if not (back or ahead):
+        raise _refused(pattern, edge.meta.start_pos, "an edge needs a direction: -[]->, <-[]- or <-[]->")
+    if length and not 1 <= int(length) <= _LONGEST:
+        raise _refused(pattern, length.start_pos, f"{length} is not a length from 1 to {_LONGEST}")
+    if no and (name or length or (back and ahead)):
+        why = "a term with ! must be a single edge in one direction, without a name"
+        raise _refused(pattern, edge.meta.start_pos, why)
+    if no and not (src or dst):
+        raise _refused(pattern, no.start_pos, "a term with ! must name an end")
+    ways = [(src, dst)] * bool(ahead) + [(dst, src)] * bool(back)
+    for way, (first, last) in enumerate(ways, 1):
+        ends = [f"vertex {end}" if end else f"{side} {place} {way}" for side, end in (("from", first), ("to", last))]
+        edges = [f"{name}{way}" if len(ways) == 2 else name]
+        if length:
+            edges = [f"_{name}{step}" for step in range(1, int(length) + 1)]
+            both = (first or "") + (last or "")
+            ends[1:1] = [f"vertex _{both}{k}" if both else f"between {place} {way} {k}" for k in range(1, int(length))]
+        for (one, other), inner in zip(pairwise(ends), edges, strict=True):
+            yield _Term(one, other, f"edge {inner}" if name else "", bool(no))

@@ -32,7 +32,21 @@ PATTERNS = [
     "()-[e]->(); (b)-[]->(b)",
     "(v); !(v)-[]->()",
     "(c)-[]->(d); (a)-[e]->(b); (b)-[]->(c); !(a)-[]->(a)",
+    "!(a)-[]->(b); (b)-[e]->(a)",
+    "!(a)-[]->(b)",
+    "(a)-[e]->(b); !(c)-[]->(a); !(b)-[]->(c)",
 ]
+#: What a pattern stands for.
+WRITTEN_OUT = {
+    "(a)<-[e]-(b)": "(b)-[e]->(a)",
+    "(a)-[e]->(b); !(a) <-[]- (b)": "(a)-[e]->(b); !(b)-[]->(a)",
+    "(a)<-[e]->(b)": "(a)-[e1]->(b); (b)-[e2]->(a)",
+    "(a)<-[]->(); (a)-[e]->()": "(a)-[]->(); ()-[]->(a); (a)-[e]->()",
+    "(a)-[e*2]->(b)": "(a)-[_e1]->(_ab1); (_ab1)-[_e2]->(b)",
+    "(a)<-[*3]-(a);": "(a)-[]->(_aa1); (_aa1)-[]->(_aa2); (_aa2)-[]->(a)",
+    "()-[e*2]->(b); ()-[f*1]->(b)": "()-[_e1]->(_b1); (_b1)-[_e2]->(b); ()-[_f1]->(b)",
+    "(a)<-[*2]->(b)": "(a)-[]->(_ab1); (_ab1)-[]->(b); (b)-[]->(_ba1); (_ba1)-[]->(a)",
+}
 
 
 def multigraph() -> nx.MultiDiGraph:
@@ -57,7 +71,7 @@ def brute_force(G: nx.MultiDiGraph, pattern: str) -> tuple[list[str], Counter[An
     for t in terms:
         assert t is not None
         for name in (t[2], t[4], t[5]):
-            if name and name not in columns and not t[1]:
+            if name and name not in columns:
                 columns.append(name)
         vertices += [name for name in (t[2], t[5]) if name and name not in vertices]
     wanted = [t for t in terms if t is not None and t[3] and not t[1]]
@@ -83,7 +97,7 @@ def brute_force(G: nx.MultiDiGraph, pattern: str) -> tuple[list[str], Counter[An
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", [*PATTERNS, *WRITTEN_OUT])
 def test_motifs_as_brute_force_finds_them(spark: Any, tmp_path: Path, pattern: str) -> None:
     G = multigraph()
     graph: Any = from_networkx(G, self_loops="keep", parallel="keep")
@@ -91,7 +105,7 @@ def test_motifs_as_brute_force_finds_them(spark: Any, tmp_path: Path, pattern: s
         build_layout(graph, (np.arange(8) % 2).astype(np.int32), 2).save(tmp_path / "store")
         graph = open_store(tmp_path / "store")
     found = motifs(graph, pattern, spark=spark)
-    columns, wanted = brute_force(G, pattern)
+    columns, wanted = brute_force(G, WRITTEN_OUT.get(pattern, pattern))
     assert found.columns == columns
     assert Counter(tuple(tuple(value) for value in row) for row in found.collect()) == wanted
     assert wanted
@@ -112,22 +126,40 @@ def test_motifs_in_time(spark: Any) -> None:
     assert sorted(map(tuple, found.collect())) == wanted
 
 
+@pytest.mark.slow
+def test_paths_without_named_ends(spark: Any) -> None:
+    """What is between has no name either, and is another vertex in each term."""
+    G = multigraph()
+    found = motifs(from_networkx(G, self_loops="keep", parallel="keep"), "()-[e*2]->(); ()-[f*2]->()", spark=spark)
+    two = sum(G.in_degree(v) * G.out_degree(v) for v in G)
+    assert found.columns == ["_e1", "_e2", "_f1", "_f2"]
+    assert found.count() == two**2
+
+
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ("", "nothing in '' has a name"),
+        ("", "pattern: nothing in '' has a name"),
         ("()-[]->()", "has a name"),
-        ("(a)-[e]-(b)", r"'\(a\)-\[e\]-\(b\)' cannot be read; expected terms such as"),
-        ("(a)-[e*2]->(b)", "cannot be read"),
-        ("!(a)", "cannot be read"),
-        ("(a)-[a]->(b)", "'a' is the name of a vertex and of an edge"),
-        ("(a)-[e]->(b); (b)-[e]->(c)", "two edges are named 'e'"),
-        ("(a)-[]->(b); !(b)-[]->(c)", "'c' occurs only in terms with !"),
-        ("(a)-[]->(b); !(b)-[e]->(a)", "must not name its edge"),
-        ("(a)-[]->(b); !()-[]->()", "must not name its edge and must name an end"),
-        ("(a)-[]->(A)", "differ only in case"),
+        ("(a)-[e]-(b)", r"pattern, column 4: an edge needs a direction: -\[\]->, <-\[\]- or <-\[\]->"),
+        ("(a)-[e*1..3]->(b)", r"pattern, column 9: unexpected '\.'; expected terms such as"),
+        ("(a)-[]->(b);\n (b)-(c)", r"pattern, line 2, column 6: unexpected '\('; expected"),
+        ("(a)-[e]-> ", "pattern, column 10: unexpected end; expected"),
+        ("(a b)", "pattern, column 4: unexpected 'b'; expected"),
+        ("!(a)", "pattern, column 5: unexpected end; expected"),
+        ("(ü)", "pattern, column 2: unexpected 'ü'; expected"),
+        ("(a)-[e*0]->(b)", "pattern, column 8: 0 is not a length from 1 to 100"),
+        ("(a)-[*1000]->(b)", "pattern, column 7: 1000 is not a length from 1 to 100"),
+        ("(a)-[a]->(b)", "pattern, column 1: 'a' is the name of a vertex and of an edge"),
+        ("(a)-[e]->(b); (b)-[e]->(c)", "pattern, column 15: two edges are named 'e'"),
+        ("(a)<-[e*2]->(b)", "two edges are named '_e1'"),
+        ("(a)-[]->(b); !(b)-[e]->(a)", "pattern, column 18: a term with ! must be a single edge in one direction"),
+        ("(a)-[]->(b); !(b)-[*2]->(a)", "a single edge"),
+        ("!(a)<-[]->(b)", "a single edge"),
+        ("(a)-[]->(b); !()-[]->()", "pattern, column 14: a term with ! must name an end"),
+        ("(a)-[]->(A)", "pattern, column 1: the name 'A' differs from another only in case"),
     ],
 )
-def test_patterns_that_mean_nothing_are_refused(spark: Any, pattern: str, told: str) -> None:
+def test_patterns_that_mean_nothing_are_refused(pattern: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        motifs(from_networkx(nx.path_graph(3)), pattern, spark=spark)
+        motifs(from_networkx(nx.path_graph(3)), pattern)
