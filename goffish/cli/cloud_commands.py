@@ -41,7 +41,9 @@ class Policy(StrEnum):
 _Kind = Annotated[AccountKind, typer.Argument(metavar="ACCOUNT", help="Kind of account: aws.", show_default=False)]
 _Options = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="YAML file of provider options.", show_default="AWS environment"),
+    typer.Option(
+        "--provider-options", metavar="FILE", help="YAML file of provider options.", show_default="AWS environment"
+    ),
 ]
 _Cloud = Annotated[str, typer.Option(help="Catalogue of machine types: a YAML or JSON file, or a bundled name.")]
 _Tag = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Tag of the machines; repeatable.")]
@@ -99,7 +101,7 @@ def _policy(
     given = _read(options)
     where = region or given.region
     if where is None:
-        raise InputError("--region is required, or region in --options")
+        raise InputError("--region is required, or region in --provider-options")
     found = policies(given, where, storage or ())
     sys.stdout.write(as_json(found if policy is None else found[policy]) + "\n")
 
@@ -146,7 +148,7 @@ def _reap(
     older_than: Annotated[
         float | None, typer.Option(**duration("h"), help="Minimum age; numbers are hours.", show_default="any age")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     options: _Options = None,
     json: Json = False,
 ) -> None:

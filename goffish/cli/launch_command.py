@@ -69,7 +69,7 @@ def _launch(
         ProviderName,
         typer.Option(
             metavar="aws|kubernetes|local",
-            help="Provider of machines; local: processes of this computer with the prices of a catalogue.",
+            help="Provider of machines; local: processes of this machine with the prices of a catalogue.",
             rich_help_panel=_MACHINES,
         ),
     ],
@@ -99,7 +99,10 @@ def _launch(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of threads.", show_default="cores of the largest machine type", rich_help_panel=_JOB
+            min=1,
+            help="Number of threads of the job.",
+            show_default="cores of the largest machine type",
+            rich_help_panel=_JOB,
         ),
     ] = None,
     checkpoint_every: Annotated[
@@ -141,12 +144,12 @@ def _launch(
         float,
         typer.Option(
             min=0.001,
-            help="Simulated cloud seconds per real second, for prices and billing of local machines.",
+            help="Simulated cloud seconds per real second, for prices and billing.",
             rich_help_panel=_MACHINES,
         ),
     ] = 1.0,
-    home: Annotated[str, typer.Option(help="Folder for jobs and their database.")] = ".goffish",
-    yes: Annotated[bool, typer.Option("--yes", help="Launch without asking.")] = False,
+    home: Annotated[str, typer.Option(help="Folder for jobs, uploads and the database.")] = ".goffish",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and exit.")] = False,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the job that this command has launched, and release its machines.")

@@ -38,7 +38,7 @@ def aws(server: Ec2Server, place: Place) -> Any:
     (place / "aws.yaml").write_text(f"region: {REGION}\nimage: {next(iter(server.ec2.amis))}\n")
 
     def call(*args: str, **more: Any) -> Any:
-        return place("cloud", *args, "--options", "aws.yaml", variables=server.variables | more)
+        return place("cloud", *args, "--provider-options", "aws.yaml", variables=server.variables | more)
 
     return call
 
@@ -58,7 +58,7 @@ def test_policies(place: Place) -> None:
     (place / "aws.yaml").write_text(
         "region: eu-west-1\ninstance_profile: worker\nwheel: s3://lake/w/g-1.whl\nprefix: x\n"
     )
-    args = ("cloud", "policy", "aws", "--options", "aws.yaml", "--storage", "s3://lake/jobs")
+    args = ("cloud", "policy", "aws", "--provider-options", "aws.yaml", "--storage", "s3://lake/jobs")
     found = place(*args).json
     assert found.keys() == {"launcher", "worker", "trust"}
     statements = {one["Sid"]: one for one in found["launcher"]["Statement"]}
@@ -80,11 +80,11 @@ def test_policies(place: Place) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("policy", "aws"), "--region is required, or region in --options"),
+        (("policy", "aws"), "--region is required, or region in --provider-options"),
         (("policy", "aws", "--region", "us-east-1", "--storage", "lake"), "--storage lake: is not the URI of a bucket"),
         (("policy", "aws", "--region", "us-east-1", "--storage", "s3://*"), "s3://*: is not the URI of a bucket"),
         (("check", "azure"), "Invalid value for 'ACCOUNT': 'azure' is not one of 'aws'"),
-        (("check", "aws", "--options", "none.yaml"), "none.yaml: cannot be read"),
+        (("check", "aws", "--provider-options", "none.yaml"), "none.yaml: cannot be read"),
         (("machines", "aws", "--tag", "a"), "--tag a: give NAME=VALUE"),
         (("reap", "aws", "--older-than", "soon"), "must be a duration such as 90s"),
         (("machines", "aws", "--cloud", "x"), "catalogue 'x' not found"),
