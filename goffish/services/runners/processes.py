@@ -30,7 +30,7 @@ from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import Busy, JobFolder
 from goffish.services.runners.limits import UNLIMITED, JobLimits, memory_exceeded
 from goffish.services.runners.order import Files, Resolve, order_of
-from goffish.services.runners.worker import DISK_FULL, NOT_NOW
+from goffish.services.runners.worker import DISK_FULL, NO_STORAGE, NOT_NOW
 from goffish.services.store.records import State
 from goffish.services.store.spec import GraphJob
 
@@ -233,6 +233,8 @@ def lost(folder: JobFolder, code: int | None) -> Ended:
         return Ended(State.QUEUED, "another worker was running")
     if code == DISK_FULL:
         return Ended(State.QUEUED, "the disk of the server is full", pause=True)
+    if code == NO_STORAGE:
+        return Ended(State.QUEUED, "the worker could not use the object storage of the job", lost=True)
     if code is None:
         return Ended(State.QUEUED, "worker lost", lost=True)
     return Ended(State.QUEUED, f"worker lost ({_how(code)})", lost=True)

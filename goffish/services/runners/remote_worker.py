@@ -16,16 +16,16 @@ import threading
 import time
 from pathlib import Path
 
-from goffish.errors import GoffishError
+from goffish.errors import GoffishError, StoreError
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import Mirror
 from goffish.services.runners.processes import start, worker_command
-from goffish.services.runners.worker import NOT_NOW
+from goffish.services.runners.worker import NO_STORAGE, NOT_NOW
 
 #: Seconds between two looks at what is new, and at what the server asks for.
 _LOOK_S, _WISHES_S = 1.0, 5.0
-#: Seconds to wait for the lease of a worker whose machine is gone.
-_LEASE_S = 30.0
+#: Seconds to wait for the lease of a worker whose machine is gone, and for storage that cannot be written.
+_LEASE_S, _PATIENCE_S = 30.0, 60.0
 
 
 def main() -> None:
@@ -38,6 +38,9 @@ def main() -> None:
         try:
             with mirror.store.locked(_LEASE_S):
                 code = _run(mirror, turn, noticed)
+        except StoreError as error:  # the next worker resumes from what was written
+            sys.stderr.write(f"error: {error}\n")
+            sys.exit(NO_STORAGE)
         except GoffishError as error:
             sys.stderr.write(f"error: {error}\n")
             sys.exit(error.exit_code)
@@ -53,16 +56,21 @@ def _run(mirror: Mirror, turn: str, noticed: threading.Event) -> int:
         return 0
     mirror.say(turn)
     process = start(worker_command(folder.path, turn), folder, os.environ)
-    passed_on, next_wishes = False, 0.0
+    passed_on, next_wishes, written = False, 0.0, time.monotonic()
     try:
         while (code := _ended(process)) is None:
             if noticed.is_set() and not passed_on:
                 passed_on = True
                 process.send_signal(signal.SIGUSR1)
-            if time.monotonic() >= next_wishes:
-                mirror.fetch_wishes()
-                next_wishes = time.monotonic() + _WISHES_S
-            mirror.write_news()
+            try:
+                if time.monotonic() >= next_wishes:
+                    mirror.fetch_wishes()
+                    next_wishes = time.monotonic() + _WISHES_S
+                mirror.write_news()
+                written = time.monotonic()
+            except StoreError:
+                if time.monotonic() - written > _PATIENCE_S:
+                    raise
     finally:
         process.kill()
         process.wait()

@@ -25,6 +25,8 @@ from goffish.services.runners.order import as_named
 
 #: Exit code of a worker whose attempt is not the current one (EX_TEMPFAIL).
 NOT_NOW = 75
+#: Exit code of a worker whose job folder cannot be read or written (EX_UNAVAILABLE).
+NO_STORAGE = 69
 #: Exit code of a worker whose disk is full (EX_IOERR).
 DISK_FULL = 74
 #: Exit code of a worker that ended after a notice, with a checkpoint where there can be one.

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ import pytest
 
 import goffish as gf
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
-from goffish.errors import JobError
+from goffish.errors import JobError, StoreError
 from goffish.gofs import files
-from goffish.services.runners import cloud, worker
+from goffish.services.runners import cloud, remote_worker, worker
 from goffish.services.runners.cloud import CloudRunner, Renting
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import BadFolder, Mirror
+from goffish.services.runners.processes import lost
 from goffish.services.store.records import State
 from tests.cloud.kubernetes_server import KubernetesServer
 from tests.services.api.serving import RealServer, settle
@@ -147,6 +149,56 @@ def test_a_worker_ends_with_a_checkpoint_after_a_notice(tmp_path: Path, algorith
         assert folder.saved == folder.progress["superstep"]
     else:
         assert any(folder.checkpoints.iterdir())
+
+
+def ordered(tmp_path: Path) -> tuple[Mirror, str]:
+    """The mirror of a small job, and its turn."""
+    make_store(tmp_path, 200, 800)
+    server = Mirror(JobFolder(tmp_path / "job"), str(tmp_path / "storage"))
+    order = {
+        "algorithm": "components", "input": str(tmp_path / "store"), "options": {}, "names": {}, "engine": "local",
+        "threads": 1, "checkpoint_every": 10, "limits": {"memory_mb": None},
+    }  # fmt: skip
+    turn = server.folder.prepare(order, 1, 1)
+    server.publish()
+    return server, turn
+
+
+def test_a_lease_that_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a job fails because another machine, or storage, keeps a worker from its folder for a while."""
+    server, turn = ordered(tmp_path)
+    monkeypatch.setattr(remote_worker, "_LEASE_S", 0.1)
+    monkeypatch.setattr(sys, "argv", ["remote_worker", server.place, turn])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with server.store.locked(), pytest.raises(SystemExit) as ended:
+        remote_worker.main()
+    assert ended.value.code == worker.NO_STORAGE
+    outcome = lost(server.folder, worker.NO_STORAGE)
+    assert outcome.state == State.QUEUED and outcome.lost and "storage" in outcome.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failures", [3, 10**6])
+def test_storage_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+    """Breaks when a worker ends because storage was away for a moment, or does not end while it stays away."""
+    server, turn = ordered(tmp_path)
+    write, left = Mirror.write_news, [failures]
+
+    def write_news(mirror: Mirror) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise StoreError("storage is away")
+        write(mirror)
+
+    monkeypatch.setattr(Mirror, "write_news", write_news)
+    monkeypatch.setattr(remote_worker, "_PATIENCE_S", 10.0 if failures == 3 else 0.0)
+    monkeypatch.setattr(remote_worker, "_LOOK_S", 0.01)
+    if failures == 3:
+        assert remote_worker._run(Mirror(JobFolder(tmp_path / "here"), server.place), turn, threading.Event()) == 0
+        assert server.store.size("done.json") is not None
+    else:
+        with pytest.raises(StoreError, match="away"):
+            remote_worker._run(Mirror(JobFolder(tmp_path / "here"), server.place), turn, threading.Event())
 
 
 @pytest.mark.slow
