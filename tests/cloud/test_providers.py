@@ -243,6 +243,8 @@ while True: time.sleep(0.05)
             [command] = agent.children()
             provider._began -= 3600 - 60  # a minute before the price rises
             assert (await provider.machines({}))[0].notice_s == 3600.0
+            with pytest.raises(CapacityError, match="m on the spot market: is about to be taken back"):
+                await provider.request(request("m", market="spot"))
             while "warned" not in (tmp_path / "machine-0" / "task-0.out").read_text():
                 await asyncio.sleep(0.02)
             provider._began -= 120

@@ -73,6 +73,9 @@ class Ledger:
             price = self._market.priced(now).classes[kind].price_per_hour
             text = f"costs {price:.4g} per hour" if price < ANY_PRICE else "is not available"
             raise CapacityError(f"{request.machine_type} on the spot market: {text}")
+        if self._notice_s and taken_s - self._notice_s <= now:
+            # It would get its notice before its command can heed it.
+            raise CapacityError(f"{request.machine_type} on the spot market: is about to be taken back")
         self._entries.append(_Entry(request, kind, now, taken_s))
         return len(self._entries) - 1, True
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -57,6 +58,8 @@ _Found = TypeVar("_Found")
 _JOB, _TURN, _KEPT = "goffish-job", "goffish-turn", "cloud.json"
 #: Module of workers whose folder is in object storage.
 _REMOTE = "goffish.services.runners.remote_worker"
+#: Exit codes of workers after a notice: as it should be, or while their process was starting.
+_NOTICED = (NOTICED, -signal.SIGTERM, 128 + signal.SIGTERM)
 #: Wrapper that appends the output of a command to the log given as its first argument.
 _LOGGED = ("/bin/sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
 
@@ -458,7 +461,7 @@ class _Rented:
             code = machine.exit_code
             if self._mirror is not None:  # not every provider reports it
                 code = self._mirror.worker(self._turn).get("code", code)
-            if code == NOTICED:  # the machine has not been taken back yet
+            if code in _NOTICED:  # the machine has not been taken back yet
                 attempt.move(State.MIGRATING, "spot interruption announced; resuming from the checkpoint")
                 return None
             return self._over(lost(folder, code))
@@ -544,7 +547,8 @@ class _Rented:
 
     async def _start(self, choice: int, left: int) -> None:
         attempt, plan, folder = self._attempt, self._plan, self._attempt.folder
-        attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
+        if attempt.job.state != State.PROVISIONING:  # as it is after a refusal
+            attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
         _wait_until_free(folder)
         turn = folder.prepare(self._order, attempt.job.attempts, _turns(folder, attempt.job.attempts) + 1)
         self._asked_s, self._session, self._turn = self._provider.now, self._worker, turn
