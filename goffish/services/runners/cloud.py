@@ -42,7 +42,7 @@ from goffish.services.runners.processes import (
     worker_command,
 )
 from goffish.services.runners.worker import NOTICED
-from goffish.services.store.records import Clock, State
+from goffish.services.store.records import Clock, LostJob, State
 from goffish.services.store.spec import DEFAULT_POLICY, GraphJob, SpotPolicy
 
 #: Interval of looks at machines, in seconds; providers limit calls of their API.
@@ -370,7 +370,7 @@ class _Rented:
             return await step()
         try:
             found = await step()
-        except BadFolder:
+        except (BadFolder, LostJob):
             raise
         except (InputError, JobError) as error:
             if str(error) != self._problem:

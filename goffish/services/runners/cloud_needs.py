@@ -140,7 +140,7 @@ def _shape(
     try:
         done = subprocess.run(
             command,
-            env=environment or child_environment(),
+            env=environment,
             capture_output=True,
             text=True,
             timeout=_MOST_READ_S,

@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 import pytest
 
-from goffish.cloud.providers import Machine, Offer, Request
+from goffish.cloud.providers import CapacityError, Machine, Offer, Request
 from goffish.services.runners import cloud
 from goffish.services.runners.attempt import Ended
 from goffish.services.runners.cloud import Delays, _Job, _Rented
 from goffish.services.runners.cloud_planning import Need, Plan, Planner
-from goffish.services.store.records import State
+from goffish.services.store.records import State, check_move
 from goffish.services.store.spec import SpotPolicy
 from tests.services.runners.rented import CALM, HIGH, PACE, cloud_of, write_cloud
 
@@ -36,9 +36,11 @@ class World:
     rise_s: float
     deadline_s: float
     falls_s: float = float("inf")
+    refuses_until_s: float = 0.0
     now: float = 0.0
     kept_h: float = 0.0
     asked: int = 0
+    refusals: int = 0
     done: dict[str, Any] | None = None
     done_h: float = 0.0
     given: list[Machine] = field(default_factory=list)
@@ -55,6 +57,9 @@ class World:
         return [Offer("tiny", "on-demand", "", 0.2, True), Offer("tiny", "spot", "", price, True)]
 
     async def request(self, request: Request) -> Machine:
+        if request.market == "spot" and self.now < self.refuses_until_s:
+            self.refusals += 1
+            raise CapacityError("no capacity is left")
         self.begun.append(self.now)
         made = Machine(
             id=str(len(self.given)), machine_type=request.machine_type, market=request.market, zone="",
@@ -133,6 +138,7 @@ class Timed:
         return (self.folder.deadline_s - self.folder.now) / PACE
 
     def move(self, state: State, *_: Any, **__: Any) -> None:
+        check_move("1", self.job.state, state)
         self.job.state = state
 
     def note(self, *_: Any, **__: Any) -> None:
@@ -205,6 +211,15 @@ def test_policies_carry_a_job_through_an_interruption(
         assert used[1] == ["spot", "on-demand", "spot"] and worlds[1].asked > 0
     else:
         assert used[1][:2] == ["spot", "spot"]
+
+
+def test_a_job_asks_again_after_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a job whose spot request is refused for lack of capacity ends, or never asks again."""
+    need = Need(core_hours=6.0, startup_s=300.0, checkpoint_s=10.0, left_s=10 * HOUR_S, least_slot_s=300.0)
+    plan = Planner().plan(cloud_of(write_cloud(tmp_path)), "h3", need)
+    world = World(plan, tmp_path, 300.0, 100 * HOUR_S, 10 * HOUR_S, refuses_until_s=HOUR_S)
+    assert finish(world, need, monkeypatch).state == State.DONE
+    assert world.refusals > 1 and [one.market for one in world.given] == ["spot"] and world.begun[0] >= HOUR_S
 
 
 def test_the_reserve() -> None:
