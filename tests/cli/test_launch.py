@@ -79,6 +79,9 @@ def test_the_plan(here: Place) -> None:
     shown = here("launch", "pagerank", "small.txt", *LOCAL, "--deadline", "6h", "--policy", "on-demand", "--dry-run")
     assert shown.code == 0 and "in 6 h; on demand from" in shown.out and "on-demand on local" in shown.out
     assert not (here / ".goffish").exists()
+    hourly = here("launch", "pagerank", "small.txt", "--provider", "local", "--dry-run", "--json").json["plan"]
+    for one in hourly["machine_types"]:  # each begun hour is charged
+        assert one["hours"] < 1 and one["cost"] == pytest.approx(one["price_per_hour"])
 
 
 def test_nothing_is_launched_unasked(here: Place) -> None:
