@@ -143,6 +143,8 @@ class KeyTable:
                     return self._text_slots(*text_buffers(keys))
             keys = keys.to_pylist()
         kinds = set(map(type, keys))
+        if not kinds:
+            return np.empty(0, np.int64)
         if kinds == {int}:
             try:
                 return self._number_slots(np.array(keys, np.int64))

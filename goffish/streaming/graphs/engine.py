@@ -351,7 +351,7 @@ class Engine:
         self.queries.deliver()
         for replica in self.replicas:
             replica.engine.queries.deliver()
-        for one in list(self.followers):
+        for one in list(self.followers or ()):
             one.deliver()
 
     def move_to(self, other: Engine, records: Records, pending: Records) -> None:
@@ -399,7 +399,8 @@ class Engine:
             self.queries.begin_at(start)
             ready = ready.take(places[before:])
         self._step(ready, until)
-        due = [at for at, used in enumerate(self._in_use) if self.tables[at].used >= max(_LEAST, 2 * used)]
+        tables = zip(self.tables, self._in_use, strict=True)
+        due = [at for at, (table, used) in enumerate(tables) if table.used >= max(_LEAST, 2 * used)]
         if due:  # and no records are left that refer to some
             self._give_up(due)
 
@@ -411,7 +412,7 @@ class Engine:
             self._last = int(records.times[-1])
         first = self.counts["applied"]
         self.counts["applied"] += len(records)
-        for one in self.followers:
+        for one in self.followers or ():
             one.take(changes, records.times, until)
         self.queries.step(changes, flips, Ticks(records.times, first + 1, until, ready.late))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from goffish.kernels.compile import kernel
-from goffish.streaming.batches import LAST
+from goffish.streaming.batches import FIRST, LAST
 from goffish.streaming.graphs.predicate_kernels import (
     EVERYTHING,
     NEW,
@@ -78,20 +78,27 @@ def first_seen(seqs, ring, high, window, states):
     return high
 
 
-@kernel(allocates=False)
-def watermarks(times, streams, states, latest, active, spans, watermark, reached):
+@kernel
+def watermarks(times, streams, states, latest, heard, clock, spans, watermark, reached):
     """Mark records that are late, and follow the watermark: the least of the latest times of the active streams.
 
-    `spans` are the lateness, and how late records are that are still applied, or -1. `reached` is for the watermarks
-    at which these have arrived.
+    `clock` has the time of arrival, and how long streams are active after they were heard of. `spans` are the lateness,
+    and how late records are that are still applied, or -1. `reached` is for the watermarks at which these have arrived.
+    Return the watermark, and whether all records are kept.
     """
+    now, idle = clock
+    for stream in streams:
+        heard[stream] = now
+    active = (latest > FIRST) & (heard >= now - idle)
     lateness, longest = spans
+    whole = True
     for i in range(times.size):
         if states[i] != KEPT:
+            whole = False
             continue
         stream, time = streams[i], times[i]
         if time <= watermark:
-            states[i] = LATE
+            states[i], whole = LATE, False
             if longest >= 0 and watermark < LAST and time >= watermark - longest:
                 states[i], reached[i] = TARDY, watermark
             continue
@@ -104,7 +111,7 @@ def watermarks(times, streams, states, latest, active, spans, watermark, reached
             if active[other] and latest[other] < least:
                 least = latest[other]
         watermark = max(watermark, least - lateness)
-    return watermark
+    return watermark, whole
 
 
 @kernel(allocates=False)

@@ -230,12 +230,11 @@ class LiveGraph:
             self._follow(FEED, added, arrival)
             if self._folder is not None:
                 self._folder.policy.measure(len(found.records.ops), time.monotonic() - begun)
+        late = [] if LATE[self._options.late] == "drop" else released.late.tolist()
         reason = "late: records of this time have been applied"
         if self._options.takes_late:
             reason += ", and it is later than tombstone_ttl, or after the end"
-        reported = released.late[:0] if LATE[self._options.late] == "drop" else released.late
-        late = [(place, reason) for place in found.places[reported]]
-        for place, error in found.rejected + late:
+        for place, error in [*found.rejected, *((found.places[row], reason) for row in late)]:
             self._on_error(row_of(part, place) if is_table else part[place], error)
         self._engine.deliver()
         if self._folder is not None and self._folder.policy.is_due(time.monotonic()):

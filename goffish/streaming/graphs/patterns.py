@@ -154,7 +154,7 @@ class _Space:
         """Keep what a kernel returned, and return a copy of what it found."""
         self.touched, (*columns, count) = result
         self.found = *columns, 0
-        observations, opening, keys, values = (column[:count].copy() for column in columns)
+        observations, opening, keys, values = (column[:count].copy() if count else column[:0] for column in columns)
         return Found(observations, opening.astype(np.int8), keys, values)
 
     @property

@@ -296,10 +296,14 @@ class Query:
     def _observe(self, deltas: Deltas, batch: Batch, state: State, *, ends: bool) -> pa.Table | None:
         if self.every is None:
             columns = deltas.times, deltas.phases, deltas.asns
-            deltas.begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-            firsts = np.concatenate([[0], np.flatnonzero(deltas.begins)])  # none goes on before the first one
+            if len(deltas.begins) > 1:
+                deltas.begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+            found = self._follow(deltas, state, ends=True)
+            if not len(found.keys) and self._pattern.moved is None and self._temporal is None:
+                return None
+            firsts = [0, *np.flatnonzero(deltas.begins).tolist()]  # none goes on before the first one
             stamps = Stamps._make(column[firsts] if len(column) else column for column in columns)
-            return self._publish(self._follow(deltas, state, ends=True), stamps, stamps, initial=False)
+            return self._publish(found, stamps, stamps, initial=False)
         numbers = deltas.times // self.every
         deltas.begins[:] = np.diff(numbers, prepend=self._observation) > 0
         observations = [self._observation, *numbers[deltas.begins].tolist()]
@@ -407,10 +411,10 @@ class _Index(NamedTuple):
     waiting: list[str]
     coming: list[Query]
 
-    def concerned(self, flips: Flips) -> list[str]:
+    def concerned(self, batch: Batch) -> list[str]:
         """Return the topics of queries for which something may have happened, in their order."""
         found = set(self.restless)
-        for program in np.unique(flips.programs).tolist() if len(flips.programs) else ():
+        for program in batch.rows:
             found.update(self.by_program.get(program, ()))
         return [self.topics[at] for at in sorted(found)]
 
@@ -649,7 +653,7 @@ class Queries:
             index = self._make_index()
         batch, before = Batch.of(changes, flips, ticks), len(self._running)
         stepped = []
-        for topic in index.concerned(batch.flips):
+        for topic in index.concerned(batch):
             query = self._running.get(topic)
             if query is None or not query.begun:
                 continue  # as its time has not come, or a topic that it names has failed

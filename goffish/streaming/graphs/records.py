@@ -34,6 +34,7 @@ from goffish.streaming.key_table import KeyTable
 
 _FIELDS = {"t", "op", "stream", "seq", "id", "src", "dst", "names"}
 _FIELDS_OF_RECORDS = _FIELDS | {"attrs", "updates"}
+_FIELDS_OF_UPDATES = {"op", "id", "src", "dst", "attrs", "names"}
 _MOST_SEQS = 1 << 62
 _SEQS = "accepted are integers from 0 to 2^62 - 1"
 _NAMES = "accepted are texts, and only for -av and -ae"
@@ -167,32 +168,42 @@ class Encoder:
     def rows(self, records: Iterable[Any]) -> Encoded:
         """Encode mappings; see `LiveGraph.feed`."""
         rejected: list[tuple[int, str]] = []
-        heads, firsts, places = list[int](), [0], list[int]()  # flat lists, as a call often has a single record
-        updates, first_values, values = list[int](), [0], list[int]()
+        # Labels are numbered at once, and columns become one array, as a call often has a single record.
+        labels: list[Any] = []
+        edge_labels: list[Any] = []
+        places: list[int] = []
+        heads: list[int] = []
+        updates: list[int] = []
+        values: list[int] = []
+        firsts, first_values = [0], [0]
         for place, record in enumerate(records):
             try:
                 head, found = self._record(record)
             except (InputError, TypeError, ValueError, OverflowError, RecursionError) as error:
                 rejected.append((place, str(error)))
                 continue
-            heads += head
             places.append(place)
-            for update, attributes in found:
-                updates += update
+            heads += head
+            for op, vertex, edge, source, target, attributes in found:
+                ends = [_added(labels, end) for end in (source, target)]
+                updates += op, _added(labels, vertex), _added(edge_labels, edge), *ends
                 for one in attributes:
                     values += one
                 first_values.append(len(values) // 3)
-            firsts.append(len(updates) // 4)
-        times, streams, seqs = _columns(heads, 3)
-        ops, elements, sources, targets = _columns(updates, 4)
-        names, kinds, bits = _columns(values, 3)
+            firsts.append(len(updates) // 5)
+        # The last place, -1, is that of no label.
+        slots = [*self.vertices.slots(labels).tolist(), -1]
+        edges = [*self.edges.slots(edge_labels).tolist(), -1]
+        elements = [max(slots[vertex], edges[edge]) for vertex, edge in zip(updates[1::5], updates[2::5], strict=True)]
+        sources, targets = ([slots[end] for end in updates[at::5]] for at in (3, 4))
         made = Records(
-            times, streams, seqs, np.array(firsts, np.int64), ops.astype(np.int8), elements, sources, targets,
-            np.array(first_values, np.int64), names, kinds.astype(np.int8), bits,
+            _column(heads[::3]), _column(heads[1::3]), _column(heads[2::3]), _column(firsts),
+            np.array(updates[::5], np.int8), _column(elements), _column(sources), _column(targets),
+            _column(first_values), _column(values[::3]), np.array(values[1::3], np.int8), _column(values[2::3]),
         )  # fmt: skip
-        return Encoded(made, np.array(places, np.intp), rejected)
+        return Encoded(made, _column(places), rejected)
 
-    def _record(self, record: Any) -> tuple[tuple[int, int, int], list[tuple[Any, Any]]]:
+    def _record(self, record: Any) -> tuple[tuple[int, int, int], list[tuple[Any, ...]]]:
         if not isinstance(record, Mapping):
             raise InputError(f"record {record!r:.60}: must be a mapping")
         _check_fields(record, _FIELDS_OF_RECORDS)
@@ -210,7 +221,7 @@ class Encoder:
             for one in updates:
                 if not isinstance(one, Mapping):
                     raise InputError(f"field updates: {one!r:.60}: must be a mapping")
-                _check_fields(one, {"op", "id", "src", "dst", "attrs", "names"})
+                _check_fields(one, _FIELDS_OF_UPDATES)
         else:
             if "updates" in record:
                 raise InputError("field updates: only transactions have some; set op to txn")
@@ -219,18 +230,14 @@ class Encoder:
         head = (event_time(record["t"]), self.stream(record.get("stream")), -1 if seq is None else seq)
         return head, [self._update(*one) for one in checked]
 
-    def _update(self, op: int, id: Any, src: Any, dst: Any, attributes: list[tuple[str, Any]]) -> tuple[Any, Any]:
-        edge = OF_EDGES[op]
+    def _update(self, op: int, id: Any, src: Any, dst: Any, attributes: list[tuple[str, Any]]) -> tuple[Any, ...]:
+        """Return the code of an update, its vertex, its edge and the ends of that, and attributes as numbers."""
         if op in (UNSET_VERTEX, UNSET_EDGE):
             removed = [self._removed(name) for name, _ in sorted(attributes)]
             given = [(number, NONE, 0) for number in removed if number >= 0]
         else:
             given = [(self.name(name), *self.values.encode_one(value)) for name, value in sorted(attributes)]
-        ends = (src, dst) if edge else (None, None)
-        slots = iter(self.vertices.slots([end for end in ends if end is not None]).tolist())
-        source, target = (-1 if end is None else next(slots) for end in ends)
-        element = -1 if op == HEARTBEAT else int((self.edges if edge else self.vertices).slots([id])[0])
-        return (op, element, source, target), given
+        return (op, None, id, src, dst, given) if OF_EDGES[op] else (op, id, None, None, None, given)
 
     def table(self, table: pa.Table) -> Encoded:
         """Encode a table, one update a row; see `LiveGraph.feed`.
@@ -404,15 +411,22 @@ def _columns_of(table: pa.Table) -> dict[str, pa.Array]:
     return columns
 
 
-def _columns(rows: list[int], width: int) -> Numbers:
-    """Return columns of rows that follow one another; those of other encoders are contiguous as well."""
-    return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, width).T)
+def _column(numbers: list[int]) -> Numbers:
+    return np.array(numbers, np.int64)
+
+
+def _added(labels: list[Any], label: Any) -> int:
+    """Append a label, unless it is none, and return its place."""
+    if label is None:
+        return -1
+    labels.append(label)
+    return len(labels) - 1
 
 
 def _check_fields(record: Mapping[str, Any], accepted: set[str]) -> None:
-    for name in record:
-        if name not in accepted:
-            raise InputError(f"field {name!r:.60}: unknown; choose from {', '.join(sorted(accepted))}")
+    if not record.keys() <= accepted:
+        name = next(name for name in record if name not in accepted)
+        raise InputError(f"field {name!r:.60}: unknown; choose from {', '.join(sorted(accepted))}")
 
 
 def _checked(update: Mapping[str, Any]) -> tuple[int, Any, Any, Any, list[tuple[str, Any]]]:

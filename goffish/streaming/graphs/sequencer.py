@@ -114,14 +114,11 @@ class Sequencer:
             self._latest = np.append(self._latest, np.full(new, FIRST))
             self._heard = np.append(self._heard, np.full(new, -np.inf))
         states = self._duplicates(records)
-        self._heard[records.streams] = now
-        active = (self._latest > FIRST) & (self._heard >= now - self._idle_s)
         reached = np.empty(len(records) if self._longest >= 0 else 0, np.int64)
-        self.watermark = kernels.watermarks(
-            records.times, records.streams, states, self._latest, active, (self._lateness, self._longest),
-            self.watermark, reached,
+        self.watermark, whole = kernels.watermarks(
+            records.times, records.streams, states, self._latest, self._heard, (now, self._idle_s),
+            (self._lateness, self._longest), self.watermark, reached,
         )  # fmt: skip
-        whole = not states.any()
         kept = records if whole else records.take(np.flatnonzero(states == KEPT))
         waiting = kept if self._pending is None else self._pending + kept
         duplicates, late, tardy = (

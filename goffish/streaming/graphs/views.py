@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,8 @@ class Batch(NamedTuple):
         Time up to which all records are applied.
     places : array
         Of the flips, in the order in which they happened.
+    rows : dict
+        Where the flips of each predicate are.
     changes : Changes
         Of the graph.
     late : bool array, optional
@@ -91,6 +94,7 @@ class Batch(NamedTuple):
     asn: int
     until: int
     places: Numbers
+    rows: dict[int, slice]
     changes: Changes
     late: NDArray[np.bool_] | None = None
     instance: int | None = None
@@ -98,9 +102,14 @@ class Batch(NamedTuple):
     @classmethod
     def of(cls, changes: Changes, flips: Flips, ticks: Ticks) -> Batch:
         """Order flips by predicate."""
-        places = np.argsort(flips.programs, kind="stable")
-        ordered = flips.take(places) if len(places) > 1 else flips
-        return cls(ordered, ticks.times, ticks.asn, ticks.until, places, changes, *ticks[3:])
+        places = np.arange(len(flips.programs))
+        firsts = places[:1].tolist()
+        if len(places) > 1:
+            places = np.argsort(flips.programs, kind="stable")
+            flips = flips.take(places)
+            firsts += (1 + np.flatnonzero(np.diff(flips.programs))).tolist()
+        rows = {int(flips.programs[a]): slice(a, b) for a, b in pairwise([*firsts, len(places)])}
+        return cls(flips, ticks.times, ticks.asn, ticks.until, places, rows, changes, *ticks[3:])
 
     @property
     def last(self) -> tuple[int, int]:
@@ -112,10 +121,6 @@ class Batch(NamedTuple):
         if self.late is None or not len(self.late):
             return np.full(len(records), RECORD)
         return np.where(self.late[records], LATE, RECORD)
-
-    def rows(self, program: int) -> slice:
-        """Return where the flips of a predicate are."""
-        return slice(*np.searchsorted(self.flips.programs, [program, program + 1]).tolist())
 
 
 class _Values(NamedTuple):
@@ -316,8 +321,7 @@ class View:
             return True
         if self._pattern.follows_values and len(batch.changes.ops):
             return True
-        rows = map(batch.rows, self.programs(len(state.vertices)))
-        return any(one.start < one.stop for one in rows)
+        return not batch.rows.keys().isdisjoint(self.programs(len(state.vertices)))
 
     def first(self, batch: Batch, state: State, moves: Mapping[str, Moves]) -> Deltas:
         """Return all that it sees as the query begins."""
@@ -357,21 +361,22 @@ class View:
     def _flips(self, batch: Batch, state: State) -> Deltas:
         flips, places, kinds = batch.flips, [], []
         for program, (_, kind) in zip(self.programs(len(state.vertices)), self._programs, strict=True):
-            rows = batch.rows(program)
+            if program not in batch.rows:
+                continue
+            rows = batch.rows[program]
             found, states = np.arange(rows.start, rows.stop), flips.states[rows]
             if kind == 0 and self._window is None and (states == RENEWED).any():
                 found, states = found[states != RENEWED], states[states != RENEWED]
-            if len(found):
-                places.append(found)
-                kinds.append((states != OFF) + np.int8(kind))
-        if not places:
-            flips, of_roles = flips.take(slice(0)), np.zeros(0, np.int8)
-        else:
+            places.append(found)
+            kinds.append((states != OFF) + np.int8(kind))
+        chosen, of_roles = np.zeros(0, np.int64), np.zeros(0, np.int8)
+        if len(places) == 1:
+            chosen, of_roles = places[0], kinds[0]
+        elif places:
             chosen, of_roles = np.concatenate(places), np.concatenate(kinds)
-            if len(chosen) > 1:
-                order = np.argsort(batch.places[chosen], kind="stable")
-                chosen, of_roles = chosen[order], of_roles[order]
-            flips = flips.take(chosen)
+            order = np.argsort(batch.places[chosen], kind="stable")
+            chosen, of_roles = chosen[order], of_roles[order]
+        flips = flips.take(chosen)
         times = batch.times[flips.records] if len(batch.times) else np.zeros(len(of_roles), np.int64)
         if self._window is not None:
             return self._slide(self._window, flips, of_roles, times, batch, state)
@@ -458,7 +463,7 @@ class View:
         """Return the times when edges that the query sees were seen."""
         kinds = [kind for _, kind in self._programs]
         program = self.programs(len(state.vertices))[kinds.index(0)]
-        flips = batch.flips.take(batch.rows(program))
+        flips = batch.flips.take(batch.rows.get(program, slice(0)))
         flips = flips.take(flips.states != OFF)
         at = np.full(len(flips.states), sum(map(len, self._measured)))
         return _Values(flips.records, at, flips.elements, np.full(len(at), TIME, np.int8), flips.seen)
