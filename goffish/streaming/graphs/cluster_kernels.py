@@ -845,7 +845,7 @@ def _identify(forest, rules, keys, made, observation):
     return made
 
 
-@kernel(allocates=False)
+@kernel(allocates=False, inline=True)
 def _change(deltas, forest, at):
     """Follow a change."""
     kind, element = deltas.kinds[at], deltas.elements[at]
