@@ -181,7 +181,7 @@ class Rows(NamedTuple):
     starts: NDArray[np.int64]
 
 
-@kernel(allocates=False, inline=True)
+@kernel(allocates=False, inline="always")
 def _subgraph_of(starts, vertex):
     """Return the subgraph of a local vertex, by binary search."""
     low, high = 0, starts.size - 1

@@ -14,7 +14,7 @@ from goffish.kernels.compile import kernel
 REMOTE = 1 << 31
 
 
-@kernel(allocates=False, inline=True)
+@kernel(allocates=False, inline="always")
 def _place_in_row(target):
     """Return a number by which the targets of a row ascend: local ones, then remote ones."""
     return np.int64(target) if target >= 0 else REMOTE + ~np.int64(target)

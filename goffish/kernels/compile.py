@@ -26,16 +26,16 @@ _LONGEST_S = 60.0
 
 
 def kernel(
-    function: Callable[..., Any] | None = None, *, inline: bool = False, allocates: bool = True, inner: bool = False
+    function: Callable[..., Any] | None = None, *, inline: str = "never", allocates: bool = True, inner: bool = False
 ) -> Any:
     """Compile a function over flat arrays on its first call, for each combination of types.
 
     Parameters
     ----------
     function : callable
-    inline : bool
-        True: it becomes part of every kernel that calls it, where a call would copy the descriptors of all arrays in
-        its arguments: 56 bytes for each.
+    inline : {"never", "always", "compiled"}
+        "always": its statements become part of every kernel that calls it, before types are known. "compiled": its
+        compiled code does, for a kernel over many arrays, of which a call copies the descriptors: 56 bytes for each.
     allocates : bool
         False: it makes no arrays. References to arrays are then not counted, which takes most of the time of small
         kernels over many arrays.
@@ -45,8 +45,9 @@ def kernel(
     """
     if function is None:
         return partial(kernel, inline=inline, allocates=allocates, inner=inner)
+    forced = inline == "compiled"
     compiled = njit(
-        nogil=True, forceinline=inline, _nrt=allocates, no_cfunc_wrapper=True,
+        nogil=True, inline="never" if forced else inline, forceinline=forced, _nrt=allocates, no_cfunc_wrapper=True,
         no_cpython_wrapper=inner or function.__name__.startswith("_"),
     )(function)  # fmt: skip
     try:

@@ -10,7 +10,7 @@ import numpy as np
 from goffish.kernels.compile import kernel
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def push(keys, items, size, key, item, ties):
     """Add an entry to a heap of `size` entries, with spare entries; with `ties`, equal keys are ordered by item."""
     at = size
@@ -23,7 +23,7 @@ def push(keys, items, size, key, item, ties):
     keys[at], items[at] = key, item
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def pop(keys, items, size, ties):
     """Remove the first of `size` entries, which is at place 0; `ties` as for `push`."""
     size -= 1
@@ -44,7 +44,7 @@ def pop(keys, items, size, ties):
     keys[at], items[at] = key, item
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def lower_distance(heap, place, distance, size, v, length):
     """Lower the distance of `v`, which joins a heap of `size` vertices where it was infinite; gives the new size.
 
@@ -67,7 +67,7 @@ def lower_distance(heap, place, distance, size, v, length):
     return size
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def take_nearest(heap, place, distance, size):
     """Remove the nearest vertex from a heap of `size` vertices and return it."""
     nearest = heap[0]

@@ -157,13 +157,10 @@ def _choices(planned: Planned, kind: int, offers: list[Offer]) -> Iterator[dict[
             continue
         spot = offer.market == "spot"
         price = offer.price_per_hour if offer.available else None
-        cost = (
-            on_demand_cost(market, plan.work, kind)
-            if not spot
-            else None
-            if price is None
-            else float(rent(hours * HOUR_S, price, billing))
-        )
+        if spot:
+            cost = None if price is None else float(rent(hours * HOUR_S, price, billing))
+        else:
+            cost = on_demand_cost(market, plan.work, kind)
         yield {
             "machine_type": one.name, "market": offer.market, "zone": offer.zone or None, "price_per_hour": price,
             "hours": hours, "cost": cost,

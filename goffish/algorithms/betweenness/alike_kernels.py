@@ -7,7 +7,7 @@ import numpy as np
 from goffish.kernels.compile import kernel
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def _mixed(v):
     """A well-spread 64-bit number for each vertex (the finaliser of SplitMix64, Steele et al. 2014)."""
     x = np.uint64(v) + np.uint64(0x9E3779B97F4A7C15)

@@ -135,7 +135,7 @@ def _spread(settled, chains, memory, mass, share, score, through):
         share[v] = mass[v] = 0.0
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def _halves(near, far, length):
     """Of the places inside a chain: the last one nearer to its first end, and the one in the middle (0: none)."""
     twice = far + length - near

@@ -16,13 +16,13 @@ _LARGE = 1e100
 _HALVINGS = 40
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def _uniform(state):
     """A number in [0, 1) from a state of splitmix64."""
     return float(splitmix64(state) >> np.uint64(11)) * 2.0**-53
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def random_pair(state, owner):
     """Who stands for the ends of a random ordered pair; takes two numbers of the stream of a state."""
     number = owner.size
@@ -32,7 +32,7 @@ def random_pair(state, owner):
     return np.int64(owner[s]), np.int64(owner[t])
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def rows_of(arcs):
     """Arcs as `draw_path` takes them: where the row of each vertex begins and ends, and the targets."""
     offsets, targets, _ = arcs

@@ -150,7 +150,7 @@ def search_levels(arcs, vertices, sources, ends, memory, scores):
             paths[v] = 0.0
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def _count(paths, exponent, v, mantissa, power):
     """Add ``mantissa · LARGE ^ power`` to the number of paths to `v`."""
     if paths[v] == 0.0 or power > exponent[v] + 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from goffish.kernels.compile import kernel
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def link(parent, u, v):
     """Join the trees of `u` and `v`: Rem's algorithm with splicing.
 

@@ -98,7 +98,7 @@ def directed_rows(rows, back, weights, offsets, middle, targets, ahead, behind):
     offsets[middle.size] = at
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def first_at_least(targets, begin, end, v):
     """The first place in an ascending range whose target is not less than `v`."""
     while begin < end:
@@ -125,7 +125,7 @@ def other_end(network, u, arc):
     return first_at_least(targets, begin, end, u) + rank
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def left(network, arc, step):
     """How much can still be sent along an arc (`step` 1), or against it (-1)."""
     if step > 0:

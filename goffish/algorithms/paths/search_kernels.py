@@ -90,7 +90,7 @@ def meet_levels(arcs, back_arcs, source, target, found, queue, back_queue):
     return np.int64(-1), np.int64(-1)
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def advance(arcs, here, there, size, other_near, best):
     """Settle the nearest vertex of one end; gives the new size of its heap, the best total length, and its arc.
 

@@ -43,7 +43,7 @@ class Tree(NamedTuple):
     via: NDArray[np.int64]
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def lower_remote(tree, r, distance, parent, fresh, improved, count):
     """Take over a shorter distance of a remote vertex, listed once in `improved`; the number of rows listed."""
     if distance < tree.announced[r]:

@@ -16,7 +16,7 @@ NOTHING, UNION, SMALLER, MEAN = range(4)
 _LOOK_UP = 16
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def score(total, first, second, divisor):
     """Similarity for the sum over common neighbors and two degrees."""
     if divisor == NOTHING or total == 0.0:

@@ -11,7 +11,7 @@ from goffish.kernels.mixing import splitmix64
 OWN, NEAR, AMONG = range(3)
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def hash_key(seed, step, draw, which):
     """Key of a hash function of features."""
     return splitmix64(
@@ -19,7 +19,7 @@ def hash_key(seed, step, draw, which):
     )
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def hash_of(key, feature):
     """Hash of a feature; two features have different ones."""
     return splitmix64(key ^ np.uint64(feature))

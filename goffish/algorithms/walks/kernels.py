@@ -16,7 +16,7 @@ _PROPOSALS = 12
 WHOLE_ROW = 1 << 31
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def chance(state, counter):
     """A number in [0, 1) of 52 bits: times any sum, it stays below the sum."""
     return float(splitmix64(state + counter) >> np.uint64(12)) * 2.0**-52
@@ -32,7 +32,7 @@ def accumulate(offsets, weights, first, last, sums):
             sums[i] = total
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def drawn(state, step, number):
     """Random number `number` of a step: of each attempt the first is for the arc, the second for its acceptance."""
     return chance(state, np.uint64(step) + (np.uint64(number) << np.uint64(32)))
@@ -92,7 +92,7 @@ def pick(offsets, sums, u, number):
     return arc_at(offsets, sums, u, number * total) if total > 0.0 else np.int64(-1)
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def attempts(degree):
     """Proposals before a step is drawn from all arcs, which costs as much as one proposal for each of them."""
     return max(_PROPOSALS, degree)

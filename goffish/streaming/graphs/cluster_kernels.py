@@ -845,7 +845,7 @@ def _identify(forest, rules, keys, made, observation):
     return made
 
 
-@kernel(allocates=False, inline=True)
+@kernel(allocates=False, inline="compiled")
 def _change(deltas, forest, at):
     """Follow a change."""
     kind, element = deltas.kinds[at], deltas.elements[at]

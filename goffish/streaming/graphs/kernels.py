@@ -259,7 +259,7 @@ def _set(attributes, op, element, records, update, changes, at, record):
     return at
 
 
-@kernel(allocates=False, inline=True)
+@kernel(allocates=False, inline="compiled")
 def _apply(graph, records, keys, update, record, changes, at, counts):
     """Apply an update; return the number of changes."""
     op, element = records.ops[update], records.elements[update]
@@ -294,7 +294,7 @@ def _apply(graph, records, keys, update, record, changes, at, counts):
     return _set(attributes, op, element, records, update, changes, at, record)
 
 
-@kernel(allocates=False, inner=True, inline=True)
+@kernel(allocates=False, inner=True, inline="compiled")
 def follow(graph, watches, changes, begin, end, flips, at):
     """Evaluate the predicates that some changes concern."""
     for i in range(begin, end):
@@ -314,7 +314,7 @@ def follow(graph, watches, changes, begin, end, flips, at):
     return at
 
 
-@kernel(allocates=False, inline=True)
+@kernel(allocates=False, inline="compiled")
 def most_changes(graph, watches, records, update):
     """Return how many changes an update can make, and how many flips of predicates."""
     op, values = records.ops[update], records.first_values[update + 1] - records.first_values[update]

@@ -140,7 +140,7 @@ def _is_ordered(smaller, larger, bound, position):
     return True
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _open(net, shape, work, depth):
     """Choose the edge of the pattern that is bound next, and where to look for it, in up to two parts.
 
@@ -184,7 +184,7 @@ def _open(net, shape, work, depth):
         work.cursor[LOOKED] += adjacency.sizes[one]
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _next(net, shape, plan, work, start, depth, tables):
     """Bind the next edge that fits, and its other end; return whether there is one."""
     bound, edge, vertex = work.bound, work.edges[depth], work.vertices[depth]
@@ -238,7 +238,7 @@ def _next(net, shape, plan, work, start, depth, tables):
     return False
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _fits(net, shape, plan, work, start, element):
     """Whether a search can begin with an element, or goes on."""
     edge, first = plan.edges[start], plan.firsts[start]
@@ -272,7 +272,7 @@ def _begin(net, shape, plan, work, start, element, tables):
     return True
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _write(shape, work, rows, signs, sign, tables):
     """Add the match that is bound: of its images under the automorphisms, that with the least labels."""
     best, vertices, bound = 0, shape.want.size, work.bound
@@ -320,7 +320,7 @@ def _search(net, shape, plan, work, start, element, out, sign, tables):
     return DONE
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _search_all(net, shape, plan, work, reason, element, out, sign, tables):
     """Find the matches through an element that a change concerns."""
     for start in range(work.cursor[START], plan.edges.size):
@@ -337,7 +337,7 @@ def _search_all(net, shape, plan, work, reason, element, out, sign, tables):
 # What a vertex needs of its neighbors.
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _count(net, shape, need, vertex, change):
     net.counts[need, vertex] += change
     bit = shape.need_bits[need]
@@ -347,7 +347,7 @@ def _count(net, shape, need, vertex, change):
         net.words[vertex] |= bit
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _count_edge(net, shape, edge, change, only):
     """Count an edge for the needs of its ends; with `only`, for needs that ask for this class of edges."""
     source, target = net.sources[edge], net.targets[edge]
@@ -381,7 +381,7 @@ def _count_vertex(net, shape, vertex, bit, change):
 # Changes.
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _set_edge(net, shape, edge, source, target, comes):
     """Let an edge be seen from now on, or not any more."""
     if source == target:
@@ -418,7 +418,7 @@ def _set_edge_class(net, shape, edge, bit, comes):
         net.bits[edge] &= ~bit
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _effect(net, shape, kind, element, source, target):
     """Return whether matches are lost, whether some are gained, and whether the element can be bound."""
     if kind <= EDGE_ON:
@@ -437,7 +437,7 @@ def _effect(net, shape, kind, element, source, target):
     return changes, changes, not of_edge or net.live[element]
 
 
-@kernel(inline=True, allocates=False)
+@kernel(inline="always", allocates=False)
 def _apply(net, shape, kind, element, source, target):
     """Make a change; of a value, `source` and `target` are the kind and the bits."""
     if kind <= EDGE_ON:

@@ -122,7 +122,7 @@ def parallel_edge(net, edge, u, v):
     return -1
 
 
-@kernel(inline=True)
+@kernel(inline="compiled")
 def _count_edge(net, degrees, rule, edge, u, v, change, touched):
     """Count an edge that has come or is to go."""
     if rule.distinct:

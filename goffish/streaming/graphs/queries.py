@@ -300,7 +300,7 @@ class Query:
                 deltas.begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
             found = self._follow(deltas, state, ends=True)
             if not len(found.keys) and self._pattern.moved is None and self._temporal is None:
-                return None
+                return None  # as of most records that come alone
             firsts = [0, *np.flatnonzero(deltas.begins).tolist()]  # none goes on before the first one
             stamps = Stamps._make(column[firsts] if len(column) else column for column in columns)
             return self._publish(found, stamps, stamps, initial=False)

@@ -15,7 +15,7 @@ LANES = 64
 FAR = 1 << 29
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def _state(draw, number):
     """Return the state of the random numbers of a sample, which are others each time that samples are drawn."""
     return splitmix64(splitmix64(np.uint64(draw.first + number) ^ splitmix64(draw.seed)) ^ draw.round)

@@ -279,12 +279,10 @@ def test_random_queries(seeds: range) -> None:
             found = [shown(plain(one)) for one in followed.events if one.topic == topic]
             expected = [shown(plain(one)) for one in reference.events if one.topic == topic]
             # Scores within 1e-9 of each other may be on both sides of where they are rounded.
-            scores, others = (
-                [float(score) for one in some for score in SCORE.findall(one)] for some in (found, expected)
-            )
-            assert np.allclose(scores, others, rtol=0, atol=1.5e-6), f"seed {seed}: {texts}; {late}"
-            without, those = ([SCORE.sub("", one) for one in some] for some in (found, expected))
-            assert without == those, f"seed {seed}: {texts}; {late}"
+            plain_found, plain_expected = ([SCORE.sub("", one) for one in some] for some in (found, expected))
+            assert plain_found == plain_expected, f"seed {seed}: {texts}; {late}"
+            scores = [[float(score) for one in some for score in SCORE.findall(one)] for some in (found, expected)]
+            assert np.allclose(*scores, rtol=0, atol=1.5e-6), f"seed {seed}: {texts}; {late}"
             assert live.events(topic)["offset"].to_pylist() == list(range(len(found)))
             if not any(word in text for word in ("SUCCEEDS", "PREDATES", "Evolved")):
                 check_fold(live, topic, found)

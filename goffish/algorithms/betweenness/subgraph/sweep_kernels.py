@@ -94,7 +94,7 @@ def count_successors(arcs, distances, wait, last):
     return found
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def _linked(d, weight, other, onward):
     """Whether an arc between vertices at these distances is on a shortest path, away from d if `onward`."""
     return d + weight == other if onward else other + weight == d

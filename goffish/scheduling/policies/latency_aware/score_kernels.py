@@ -25,7 +25,7 @@ def latency_of(p, place):
     return longest
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def excess(used, limit, by_count):
     """Overload of one resource of a host: 1 or 0 by count, else the usage above the limit as a share of the limit."""
     if used <= limit * (1.0 + SLACK):
@@ -33,7 +33,7 @@ def excess(used, limit, by_count):
     return 1.0 if by_count else (used - limit) / limit
 
 
-@kernel(inline=True)
+@kernel(inline="always")
 def host_excess(p, host, cpu, memory, by_count):
     """Overload of both resources of a host."""
     return excess(cpu, p.cpu_limit[host], by_count) + excess(memory, p.memory_limit[host], by_count)
