@@ -526,6 +526,10 @@ def test_streams_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     now[0] += 61
     assert live.feed([record("30 +v e") | {"stream": "one"}]) == 1
     assert live.vertices["id"].to_pylist() == ["a", "b", "c", "d"]
+    # A stream that is heard again is waited for again.
+    assert live.feed([record("31 +v f") | {"stream": "two"}]) == 2
+    assert live.feed([record("50 +v g") | {"stream": "one"}]) == 2
+    assert live.vertices["id"].to_pylist() == ["a", "b", "c", "d", "e"]
 
 
 def test_numbers_far_ahead() -> None:
