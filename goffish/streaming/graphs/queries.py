@@ -301,7 +301,7 @@ class Query:
             found = self._follow(deltas, state, ends=True)
             if not len(found.keys) and self._pattern.moved is None and self._temporal is None:
                 return None  # as of most records that come alone
-            firsts = [0, *np.flatnonzero(deltas.begins).tolist()]  # none goes on before the first one
+            firsts = np.concatenate([[0], np.flatnonzero(deltas.begins)])  # none goes on before the first one
             stamps = Stamps._make(column[firsts] if len(column) else column for column in columns)
             return self._publish(found, stamps, stamps, initial=False)
         numbers = deltas.times // self.every
