@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +13,27 @@ from goffish.errors import InputError
 from goffish.graph.labels import as_id_column, number_labels
 from goffish.notebook import MOST_ROWS, rows_html
 from goffish.temporal import sweep_kernels as kernels
+from goffish.temporal.options import PathKind
 
 Integers = NDArray[np.integer[Any]]
-Kind = Literal["earliest-arrival", "latest-departure", "fastest", "fewest-hops"]
 
-_CODES = {"earliest-arrival": kernels.EARLIEST, "latest-departure": kernels.EARLIEST, "fastest": kernels.FASTEST,
-          "fewest-hops": kernels.HOPS}  # fmt: skip
-_FAR = np.iinfo(np.int64).max
+#: What a kernel optimizes for each kind of paths, and the name of the result.
+CODES = {"earliest-arrival": kernels.EARLIEST, "latest-departure": kernels.EARLIEST, "fastest": kernels.FASTEST,
+         "fewest-hops": kernels.HOPS}  # fmt: skip
+COLUMNS = {"earliest-arrival": "arrival", "latest-departure": "departure", "fastest": "duration", "fewest-hops": "hops"}
+#: Stands for "no path" among integers.
+FAR = np.iinfo(np.int64).max
 #: Times stay clear of the ends of the integers, so that sums of two of them do.
 _LARGEST = 2**60
+
+
+class TimedEdges(NamedTuple):
+    """Edges between numbered vertices: departure from the source, and arrival at the target."""
+
+    source: Integers
+    target: Integers
+    begin: NDArray[np.int64]
+    finish: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +49,10 @@ class TemporalPaths:
         path.
     """
 
-    kind: Kind
+    kind: PathKind
     table: pa.Table
     _labels: pa.Array
-    _edges: tuple[Integers, Integers, NDArray[np.int64]]
+    _edges: TimedEdges
     _edge_in: NDArray[np.int64]
     _via: NDArray[np.int64]
 
@@ -80,7 +92,7 @@ class TemporalPaths:
             if self.table.column(1)[at].as_py() is None:
                 raise InputError(f"vertex {vertex!r} has no path")
             return []
-        src, dst, begin = self._edges
+        src, dst, begin, _ = self._edges
         while edge >= 0:
             found.append((self._labels[int(src[edge])].as_py(), self._labels[int(dst[edge])].as_py(), int(begin[edge])))
             edge = int(self._via[edge])
@@ -92,7 +104,7 @@ def temporal_paths(
     target: Any,
     time: Any,
     vertex: int | str,
-    kind: Kind = "earliest-arrival",
+    kind: PathKind = "earliest-arrival",
     *,
     duration: Any = 0,
     start: int | None = None,
@@ -148,38 +160,62 @@ def temporal_paths(
     >>> found.path(3)
     [(1, 2, 5), (2, 3, 7)]
     """
-    if kind not in get_args(Kind):
-        raise InputError(f"kind={kind!r}: choose one of {', '.join(get_args(Kind))}")
+    if kind not in get_args(PathKind):
+        raise InputError(f"kind={kind!r}: choose one of {', '.join(get_args(PathKind))}")
     labels, src, dst, begin = event_columns(source, target, time)
-    took = _whole("duration", duration)
-    if took.size and took.min() < 0:
-        raise InputError(f"duration={int(took.min())}: must be at least 0")
+    took = durations(duration)
     if took.ndim and took.shape != begin.shape:
         raise InputError(f"duration has {took.size} rows, time {begin.size}")
-    took = np.broadcast_to(took, begin.shape)
     at = labels.index(pa.scalar(vertex, labels.type)).as_py() if len(labels) else -1
     if at < 0:
         raise InputError(f"unknown vertex {vertex!r}: no edge starts or ends at it")
+    edges = TimedEdges(src, dst, begin, begin + took)
     if not directed:
-        src, dst = np.concatenate((src, dst)), np.concatenate((dst, src))
-        begin, took = np.tile(begin, 2), np.tile(took, 2)
-    finish = begin + took
+        edges = both_ways(edges)
+    value, edge_in, via = best_paths(edges, len(labels), at, kind, start, end)
+    table = pa.table({"vertex": labels, COLUMNS[kind]: value})
+    return TemporalPaths(kind, table, labels, edges, edge_in, via)
+
+
+def both_ways(edges: TimedEdges) -> TimedEdges:
+    """Edges that can be taken from their targets to their sources, too."""
+    ends = np.concatenate((edges.source, edges.target)), np.concatenate((edges.target, edges.source))
+    return TimedEdges(*ends, np.tile(edges.begin, 2), np.tile(edges.finish, 2))
+
+
+def best_paths(
+    edges: TimedEdges, vertices: int, at: int, kind: PathKind, start: int | None, end: int | None
+) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each vertex what the best path gives (null: none) and its last edge, and the edge before each edge.
+
+    Parameters
+    ----------
+    edges : TimedEdges
+        At least one.
+    vertices : int
+    at : int
+        Vertex that the paths start from; with "latest-departure", where they end.
+    kind, start, end
+        As for `temporal_paths`.
+    """
+    source, target, begin, finish = edges
     first = int(begin.min()) if start is None else int(start)
     last = int(finish.max()) if end is None else int(end)
     backwards = kind == "latest-departure"
     if backwards:
-        events = kernels.Events(dst, src, -finish, -begin, _order(-finish), _order(-begin))
+        events = kernels.Events(target, source, -finish, -begin, _order(-finish), _order(-begin))
         first, last = -last, -first
     else:
-        events = kernels.Events(src, dst, begin, finish, _order(begin), _order(finish))
-    value, edge_in, via = np.empty(len(labels), np.int64), np.empty(len(labels), np.int64), np.empty(src.size, np.int64)
-    kernels.sweep(_CODES[kind], at, first, last, events, value, edge_in, via)
-    none = value == _FAR
-    if backwards:
-        value = np.where(none, 0, -value)
-    name = {"earliest-arrival": "arrival", "latest-departure": "departure", "fastest": "duration"}.get(kind, "hops")
-    table = pa.table({"vertex": labels, name: pa.array(value, mask=none)})
-    return TemporalPaths(kind, table, labels, (src, dst, begin), edge_in, via)
+        events = kernels.Events(source, target, begin, finish, _order(begin), _order(finish))
+    value, edge_in, via = np.empty(vertices, np.int64), np.empty(vertices, np.int64), np.empty(source.size, np.int64)
+    kernels.sweep(CODES[kind], at, first, last, events, value, edge_in, via)
+    return as_values(value, kind), edge_in, via
+
+
+def as_values(value: NDArray[np.int64], kind: PathKind) -> pa.Array:
+    """What kernels found, in the times of the events: those of "latest-departure" run backwards; null for no path."""
+    none = value == FAR
+    return pa.array(np.where(none, 0, -value) if kind == "latest-departure" else value, mask=none)
 
 
 def event_columns(source: Any, target: Any, time: Any) -> tuple[pa.Array, Integers, Integers, NDArray[np.int64]]:
@@ -190,7 +226,7 @@ def event_columns(source: Any, target: Any, time: Any) -> tuple[pa.Array, Intege
     InputError
         Columns of different lengths, times that are not whole numbers or beyond 2^60.
     """
-    when = _whole("time", time)
+    when = whole_numbers("time", time)
     ends = [as_id_column(column, name) for name, column in (("source", source), ("target", target))]
     if not len(ends[0]) == len(ends[1]) == when.size:
         told = f"{len(ends[0])}, {len(ends[1])} and {when.size} rows"
@@ -206,7 +242,16 @@ def _order(times: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(times, kind="stable")
 
 
-def _whole(name: str, given: Any) -> NDArray[np.int64]:
+def durations(given: Any, name: str = "duration") -> NDArray[np.int64]:
+    """Travel times, which are whole numbers of at least 0."""
+    took = whole_numbers(name, given)
+    if took.size and took.min() < 0:
+        raise InputError(f"{name}={int(took.min())}: must be at least 0")
+    return took
+
+
+def whole_numbers(name: str, given: Any) -> NDArray[np.int64]:
+    """Integers of at most 2^60 in absolute value."""
     values = np.asarray(given)
     if values.size and values.dtype.kind not in "iu":
         raise InputError(f"{name} holds {values.dtype}; expected integers")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from goffish.temporal.run import SeriesResult
 
 
+PathKind = Literal["earliest-arrival", "latest-departure", "fastest", "fewest-hops"]
+
+
 def _as_labels(value: Any) -> Any:
     return [label.strip() for label in value.split(",")] if isinstance(value, str) else value
 
