@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from goffish.kernels.compile import kernel
 
 _LABELS = 6
+
+
+class Neighbours(NamedTuple):
+    """Pairs of vertices, each at its vertex of lower degree.
+
+    Attributes
+    ----------
+    offsets : int64 array
+        Row pointers, by vertex.
+    targets, pair
+        The other vertex, and the number of the pair.
+    span : int64, shape (pairs, 2)
+        Times of its first and its last event.
+    """
+
+    offsets: NDArray[np.int64]
+    targets: NDArray[np.integer[Any]]
+    pair: NDArray[np.int64]
+    span: NDArray[np.int64]
 
 
 @kernel
@@ -69,7 +91,7 @@ def distinct_pairs(begins, later):
 
 @kernel
 def neighbours(low, high, first, degree, times):
-    """Every pair at its vertex of fewer pairs: row pointers; the other vertex, pair, first and last time of each."""
+    """Every pair at its vertex of lower `degree`, of equal ones the first; what `Neighbours` holds."""
     vertices, pairs = degree.size, low.size
     offsets = np.zeros(vertices + 1, np.int64)
     for p in range(pairs):
@@ -91,16 +113,20 @@ def neighbours(low, high, first, degree, times):
 
 
 @kernel
-def count_triangles(low, high, offsets, targets, pair, span, first, times, tags, within, found):
+def count_triangles(low, high, beside, first, times, tags, limits, middles, found):
     """Add up, for static triangles, the ordered triples of their events that lie within the window.
 
-    Each triangle belongs to one vertex, of which those from `low` to before `high` are looked at. `offsets` to `span`
-    are of `neighbours`; the events of pair p are rows ``first[p] : first[p + 1]`` of `times` and `tags` (see
-    `sort_by_pairs`; they break ties). ``found[a, b, c]`` counts events of the labels a, b and c after one another; the
+    Each triangle belongs to its vertex of lowest degree, of which those from `low` to before `high` are looked at.
+    `beside` is `Neighbours`; the events of pair p are rows ``first[p] : first[p + 1]`` of `times` and `tags` (see
+    `sort_by_pairs`; they break ties). `limits` are the longest time from the first event of a triple to the last one,
+    and the earliest time of the last one; `middles`, where not empty, are the vertices that count as those of second
+    lowest degree. ``found[a, b, c]`` counts events of the labels a, b and c after one another; the
     label of an event is twice its side of the triangle (of its vertices in ascending order: 01, 02, 12), plus 1
     backwards.
     The counters are those of Paranjape, Benson & Leskovec, WSDM 2017, Algorithm 1.
     """
+    offsets, targets, pair, span = beside
+    within, since = limits
     mark = np.full(offsets.size - 1, -1, np.int64)
     sides = np.empty(3, np.int64)
     label, when = np.empty(64, np.int64), np.empty(64, np.int64)
@@ -111,9 +137,11 @@ def count_triangles(low, high, offsets, targets, pair, span, first, times, tags,
         for i in range(offsets[u], offsets[u + 1]):
             mark[targets[i]] = i
         for i in range(offsets[u], offsets[u + 1]):
+            v = np.int64(targets[i])
+            if middles.size > 0 and not middles[v]:
+                continue
             if not _accompanied(i, offsets[u], offsets[u + 1], span, within):
                 continue
-            v = np.int64(targets[i])
             # No triple fits where one side begins too long after another has ended. The times lie in the order in
             # which they are read here, the marks do not.
             soonest, latest = span[i, 0] - within, span[i, 1] + within
@@ -124,13 +152,15 @@ def count_triangles(low, high, offsets, targets, pair, span, first, times, tags,
                 k = mark[w]
                 if k < 0 or max(span[i, 0], span[j, 0], span[k, 0]) - min(span[i, 1], span[j, 1], span[k, 1]) > within:
                     continue
+                if max(span[i, 1], span[j, 1], span[k, 1]) < since:
+                    continue
                 p, q, r = pair[i], pair[k], pair[j]
                 total = first[p + 1] - first[p] + first[q + 1] - first[q] + first[r + 1] - first[r]
                 if total > label.size:
                     label, when = np.empty(2 * total, np.int64), np.empty(2 * total, np.int64)
                 _name_sides(u, v, w, p, q, r, sides)
                 _merge(sides, first, times, tags, label, when)
-                _count(total, label, when, within, ones, twos, found)
+                _count(total, label, when, limits, ones, twos, found)
         for i in range(offsets[u], offsets[u + 1]):
             mark[targets[i]] = -1
 
@@ -185,8 +215,9 @@ def _before(row, other, times, tags):
 
 
 @kernel
-def _count(total, label, when, within, ones, twos, found):
+def _count(total, label, when, limits, ones, twos, found):
     """One triangle: `ones` and `twos` (0 before and after) count what is still in the window."""
+    within, since = limits
     first = 0
     for e in range(total):
         while when[e] - when[first] > within:
@@ -195,10 +226,11 @@ def _count(total, label, when, within, ones, twos, found):
         now = label[e]
         s = 2 * ((now >> 1) + 1) % _LABELS
         t = 2 * ((now >> 1) + 2) % _LABELS
-        for a in range(s, s + 2):
-            for b in range(t, t + 2):
-                found[a, b, now] += twos[a, b]
-                found[b, a, now] += twos[b, a]
+        if when[e] >= since:
+            for a in range(s, s + 2):
+                for b in range(t, t + 2):
+                    found[a, b, now] += twos[a, b]
+                    found[b, a, now] += twos[b, a]
         for a in range(s, s + 2):
             twos[a, now] += ones[a]
         for b in range(t, t + 2):

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
 from goffish.temporal import motif_kernels as kernels
-from goffish.temporal.event_paths import event_columns
+from goffish.temporal.event_paths import Integers, event_columns
 
 #: Events that are not worth a thread.
 _FEW = 10_000
+_ALL = np.empty(0, np.bool_)
+_ALL.setflags(write=False)
 
 #: The eight kinds, by their edges in the order of time; the first one always goes from a to b.
 KINDS = tuple(f"ab {second} {third}" for second in ("bc", "cb", "ac", "ca")
@@ -62,33 +64,57 @@ def temporal_triangles(source: Any, target: Any, time: Any, within: int) -> pa.T
     if within < 0:
         raise InputError(f"within={within}: must be at least 0")
     labels, src, dst, when = event_columns(source, target, time)
-    found = _count(len(labels), src, dst, when, int(within), thread_count(None))
-    counts = dict.fromkeys(KINDS, 0)
-    for sequence, kind in _names().items():
-        counts[kind] += int(found[sequence])
-    return pa.table({"motif": list(counts), "count": list(counts.values())})
+    return counts_table(count_events(len(labels), src, dst, when, int(within), threads=thread_count(None)))
 
 
-def _count(
-    vertices: int, src: NDArray[np.integer[Any]], dst: NDArray[np.integer[Any]], when: NDArray[np.int64], within: int,
+def counts_table(found: NDArray[np.int64]) -> pa.Table:
+    """The motifs, and how many of each `count_events` found."""
+    return pa.table({"motif": KINDS, "count": found})
+
+
+def count_events(
+    vertices: int,
+    src: Integers,
+    dst: Integers,
+    when: NDArray[np.int64],
+    within: int,
+    *,
     threads: int,
-) -> NDArray[np.int64]:  # fmt: skip
-    """Bring the events in order of pairs, each pair at its vertex of fewer pairs, and count in threads."""
+    since: int | None = None,
+    degree: NDArray[np.int64] | None = None,
+    middles: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
+    """Count the triangles of each of `KINDS` among events between numbered vertices.
+
+    Parameters
+    ----------
+    since : int, optional
+        Count only those whose last event is not before this time.
+    degree : int64 array, optional
+        What vertices are ranked by, the first one of equal ones [default: by their pairs].
+    middles : bool array, optional
+        Count only triangles whose vertex of second lowest rank is one of these.
+    """
     sorted_already = bool((when[1:] >= when[:-1]).all())
     before = np.empty(0, np.int64) if sorted_already else np.argsort(when, kind="stable")
     begins, later, times, tags = kernels.sort_by_pairs(src, dst, when, before, vertices)
-    low, high, first, degree = kernels.distinct_pairs(begins, later)
-    beside = kernels.neighbours(low, high, first, degree, times)
+    low, high, first, pairs = kernels.distinct_pairs(begins, later)
+    beside = kernels.Neighbours(*kernels.neighbours(low, high, first, pairs if degree is None else degree, times))
+    limits = within, np.iinfo(np.int64).min if since is None else since
+    counted = _ALL if middles is None else middles
 
     def count(low: int, high: int) -> NDArray[np.int64]:
         found = np.zeros((6, 6, 6), np.int64)
-        kernels.count_triangles(low, high, *beside, first, times, tags, within, found)
+        kernels.count_triangles(low, high, beside, first, times, tags, limits, counted, found)
         return found
 
     # Many more pieces than threads: the work of a vertex is not known before.
-    tasks = list(pairwise(balanced_rows(beside[0], 1 if times.size < _FEW else 16 * threads).tolist()))
-    found: NDArray[np.int64] = np.sum(run_tasks(count, tasks, threads), axis=0)
-    return found
+    tasks = list(pairwise(balanced_rows(beside.offsets, 1 if times.size < _FEW else 16 * threads).tolist()))
+    sequences = np.sum(run_tasks(count, tasks, threads), axis=0)
+    found = dict.fromkeys(KINDS, 0)
+    for sequence, kind in _names().items():
+        found[kind] += int(sequences[sequence])
+    return np.array(list(found.values()), np.int64)
 
 
 def _names() -> dict[tuple[int, ...], str]:
