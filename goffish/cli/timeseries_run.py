@@ -156,7 +156,7 @@ def _run(
             model.checked(**options)
         with ranks.together("loading"):
             series = open_series(store)
-            for name in ("source", "target", "last_seen"):
+            for name in ("source", "target", "last_seen", "vertex"):
                 if name in options:
                     options[name] = as_label(options[name], series.graph)
             if options.get("sources") is not None:

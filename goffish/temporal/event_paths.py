@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,9 @@ from goffish.errors import InputError
 from goffish.graph.labels import as_id_column, number_labels
 from goffish.notebook import MOST_ROWS, rows_html
 from goffish.temporal import sweep_kernels as kernels
-from goffish.temporal.options import PathKind
 
 Integers = NDArray[np.integer[Any]]
+PathKind = Literal["earliest-arrival", "latest-departure", "fastest", "fewest-hops"]
 
 #: What a kernel optimizes for each kind of paths, and the name of the result.
 CODES = {"earliest-arrival": kernels.EARLIEST, "latest-departure": kernels.EARLIEST, "fastest": kernels.FASTEST,

@@ -8,10 +8,21 @@ from typing import Any
 import numpy as np
 
 from goffish.gofs.files import open_folder
-from goffish.gofs.series import open_series
+from goffish.gofs.manifest import Manifest
+from goffish.gofs.series import Series, open_series
 from goffish.gofs.series.model import moment_text
 from goffish.gofs.series.slices import slice_kind
 from goffish.gofs.store import read_manifest
+
+
+def slice_sizes(series: Series, manifest: Manifest, name: str) -> list[int]:
+    """Bytes of the slices of an attribute."""
+    return [
+        manifest.files[partition][slice_kind(name, group, number)].size
+        for partition in range(series.num_partitions)
+        for group, generation in enumerate(series.groups.generations.tolist())
+        for number in range(series.elements(partition).bins_in(generation))
+    ]
 
 
 def describe_series(path: str | Path) -> dict[str, Any]:
@@ -31,16 +42,11 @@ def describe_series(path: str | Path) -> dict[str, Any]:
         No store, or one without a time series.
     """
     series = open_series(path)
-    files = read_manifest(open_folder(path)).files
+    manifest = read_manifest(open_folder(path))
     attributes: list[dict[str, Any]] = []
     largest = 0
     for name in series.schema:
-        sizes = [
-            files[partition][slice_kind(name, group, number)].size
-            for partition in range(series.num_partitions)
-            for group, generation in enumerate(series.groups.generations.tolist())
-            for number in range(series.elements(partition).bins_in(generation))
-        ]
+        sizes = slice_sizes(series, manifest, name)
         attribute = series.schema[name]
         default: Any = attribute.default if attribute.default_column is None else f"column {attribute.default_column}"
         if attribute.is_list and attribute.has_default:
@@ -50,7 +56,7 @@ def describe_series(path: str | Path) -> dict[str, Any]:
         )
         largest = max(largest, *sizes, 0)
     lengths = np.unique(series.ends - series.starts)
-    total = sum(entry.size for entries in files for entry in entries.values())
+    total = sum(entry.size for entries in manifest.files for entry in entries.values())
     stored = sum(int(a["bytes"]) for a in attributes)
     info = series.graph.info
     return {

@@ -15,11 +15,9 @@ from goffish.errors import InputError
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Note
     from goffish.gofs.series import Series
+    from goffish.temporal.event_series import EventNames, PathQuery
     from goffish.temporal.program import TimeSeriesProgram
     from goffish.temporal.run import SeriesResult
-
-
-PathKind = Literal["earliest-arrival", "latest-departure", "fastest", "fewest-hops"]
 
 
 def _as_labels(value: Any) -> Any:
@@ -76,6 +74,110 @@ class TimeDependentShortestPaths(Application):
 
     def labels(self) -> list[int | str]:
         return [self.source]
+
+
+class _OfEvents(Application):
+    times: str = Field(
+        default="times",
+        description="Edge attribute with the list of event times, as of build --attribute times=list:….",
+    )
+
+    def _names(self) -> EventNames:
+        from goffish.temporal.event_series import EventNames
+
+        return EventNames(self.times)
+
+    def _checked(self, series: Series) -> EventNames:
+        """The attributes of events, which the series must have."""
+        names = self._names()
+        names.check(series.schema)
+        return names
+
+
+class TemporalPaths(_OfEvents):
+    """Time-respecting paths along time-stamped edges (Wu et al., VLDB 2014)."""
+
+    name = "temporal-paths"
+    title = "Time-respecting paths from or to a vertex: arrival, departure, duration or hops of the best one."
+
+    vertex: Label = Field(description="Source of the paths; for latest-departure, their target.")
+    kind: Literal["earliest-arrival", "latest-departure", "fastest", "fewest-hops"] = Field(
+        default="earliest-arrival", description="What to optimize."
+    )
+    duration: str | int = Field(
+        default=0,
+        description="Travel time: a number, or an edge attribute with one per event or per edge and instance.",
+    )
+    earliest_departure: int | None = Field(default=None, description="Earliest departure time [default: none].")
+    latest_arrival: int | None = Field(default=None, description="Latest arrival time [default: none].")
+    undirected: bool = Field(default=False, description="Follow directed edges in both directions.")
+
+    def _names(self) -> EventNames:
+        from goffish.temporal.event_series import EventNames
+
+        given = self.duration
+        if isinstance(given, str) and given.removeprefix("-").isdigit():
+            given = int(given)
+        if isinstance(given, int) and given < 0:
+            raise InputError(f"duration={given}: must be at least 0")
+        return EventNames(self.times, given)
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.event_programs import EventPaths
+
+        return EventPaths(self._query(), self._checked(series))
+
+    def _query(self) -> PathQuery:
+        from goffish.temporal.event_series import PathQuery
+
+        return PathQuery(self.vertex, self.kind, self.earliest_departure, self.latest_arrival, self.undirected)
+
+    def labels(self) -> list[int | str]:
+        return [self.vertex]
+
+    def answer_in_memory(self, series: Series, **running: Any) -> SeriesResult | None:
+        from goffish.temporal import event_series as whole
+
+        names = self._checked(series)
+        series.graph.find(self.vertex)
+        if not whole.events_fit(series, names):
+            return None
+        return whole.paths_in_memory(series, names, self._query(), **running)
+
+
+class TemporalTriangles(_OfEvents):
+    """Triangles of time-stamped edges (Paranjape, Benson & Leskovec, WSDM 2017)."""
+
+    name = "temporal-triangles"
+    title = "Temporal triangles within a time span, by order and direction of their edges."
+
+    within: int = Field(ge=0, description="Maximum time from the first edge to the last, in the unit of the times.")
+    order: str | None = Field(
+        default=None, description="Edge attribute with a list that orders events of equal times [default: by vertices]."
+    )
+
+    def _names(self) -> EventNames:
+        from goffish.temporal.event_series import EventNames
+
+        return EventNames(self.times, order=self.order)
+
+    def _checked(self, series: Series) -> EventNames:
+        if not series.graph.info.directed:
+            raise InputError("temporal-triangles: the series is undirected; build it with directed edges (--directed)")
+        return super()._checked(series)
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.event_programs import EventTriangles
+
+        return EventTriangles(self.within, self._checked(series))
+
+    def answer_in_memory(self, series: Series, **running: Any) -> SeriesResult | None:
+        from goffish.temporal import event_series as whole
+
+        names = self._checked(series)
+        if not whole.events_fit(series, names):
+            return None
+        return whole.triangles_in_memory(series, names, self.within, **running)
 
 
 class Memes(Application):
@@ -251,6 +353,7 @@ def _value(given: str | int, kind: str) -> str | int | bool:
 APPLICATIONS: dict[str, type[Application]] = {
     a.name: a
     for a in (
-        TimeDependentShortestPaths, Memes, Hashtags, ComponentsOfInstances, PageRankOfInstances, Vehicles, Communities,
+        TimeDependentShortestPaths, TemporalPaths, TemporalTriangles, Memes, Hashtags, ComponentsOfInstances,
+        PageRankOfInstances, Vehicles, Communities,
     )
 }  # fmt: skip

@@ -30,6 +30,8 @@ class TimeSeriesProgram:
     pattern : {"independent", "eventual", "sequential"}
         Whether an instance depends on the previous one. The first two patterns keep no state between timesteps, so that
         timesteps can run in any order and concurrently.
+    descending : bool
+        Whether a sequential program runs from the last instance to the first [default: False].
     message, combine, state, aggregators, attributes, rows, label_columns, nullable
         As in `SubgraphProgram`; ``aggregators`` cover the BSP of one timestep.
     values : sequence of str
@@ -55,6 +57,7 @@ class TimeSeriesProgram:
     """
 
     pattern: Pattern = "sequential"
+    descending: bool = False
     message: Mapping[str, DTypeLike] = {}
     combine: ClassVar[Literal["min", "max", "sum"] | None] = None
     state: Mapping[str, StateColumn] = {}
@@ -229,6 +232,8 @@ def check_series_program(program: TimeSeriesProgram) -> None:
         raise InputError(f"{program.name()}: derive from TimeSeriesProgram alone")
     if program.pattern not in PATTERNS:
         raise InputError(f"{program.name()}: pattern={program.pattern!r}: choose one of {', '.join(PATTERNS)}")
+    if program.descending and program.pattern != "sequential":
+        raise InputError(f"{program.name()}: descending requires the sequential pattern")
     for name in program.values:
         if not name.startswith(("vertex.", "edge.")):
             raise InputError(f"{program.name()}: values={name!r}: write vertex.NAME or edge.NAME")

@@ -86,7 +86,7 @@ def run_series(
     before = opened.counters()
     side_by_side = whole_number(temporal_parallelism, "temporal_parallelism", 1)
     values = SeriesValues(opened, tuple(program.values))
-    numbers = list(opened.between(start, end))
+    numbers = list(opened.between(start, end))[:: -1 if program.descending else 1]
     asked = options_of(RunOptions, running) if options is None else options
     merges = program.pattern == "eventual"
     if side_by_side == 1 or len(numbers) < 2:

@@ -119,7 +119,7 @@ class Timeline(SubgraphProgram):
     program : TimeSeriesProgram
     values : Values
     timesteps : sequence of int
-        Instances, in the order in which they are run; ascending for the sequential pattern.
+        Instances, in the order in which they are run; sorted for the sequential pattern.
     given : structured array, optional
         The application's input: messages to every subgraph, in superstep 1 (docs/specs/time-series.md, section 3.5).
     merges : bool
