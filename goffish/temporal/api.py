@@ -48,8 +48,9 @@ def run_series(
     Parameters
     ----------
     application : str or TimeSeriesProgram
-        "tdsp", "memes", "hashtags", "components", "pagerank", "vehicles" or "communities"; the name of any other
-        algorithm of `goffish.run`, which runs on the graph of each instance; or an instance of your program.
+        "tdsp", "temporal-paths", "temporal-triangles", "memes", "hashtags", "components", "pagerank", "vehicles" or
+        "communities"; the name of any other algorithm of `goffish.run`, which runs on the graph of each instance; or an
+        instance of your program.
     series : Series, PartitionedGraph, str or path-like
         A series, or the store that contains it.
     start, end : int, datetime or str, optional

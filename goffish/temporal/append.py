@@ -23,7 +23,7 @@ from goffish.graph.columns import as_table
 from goffish.graph.labels import as_id_column
 from goffish.partition.streaming import place_new
 from goffish.temporal.building import EdgeFinder, SeriesBuild, TimeUnit, length, time_column, unit_of
-from goffish.temporal.events import MOST_WINDOWS, instances_of_windows, read_events, specification
+from goffish.temporal.events import MOST_WINDOWS, instances_of_windows, read_events, specification, with_whole_times
 from goffish.temporal.snapshots import instances_of_files, timed_files, union_of
 from goffish.temporal.tables import COLUMNS, Tables, instances_of_rows
 
@@ -80,9 +80,10 @@ def append_from_events(
     for name in (source, target, time):
         if name not in table.column_names:
             raise InputError(f"no column {name!r} in the events; the columns are {', '.join(table.column_names)}")
+    moments = time_column(table.column(time), time_unit, time)
+    table = with_whole_times(table)
     spec = specification(attributes, table)
     _check_attributes(series, spec)
-    moments = time_column(table.column(time), time_unit, time)
     limits = _limits(series, moments, None if window is None else length(window, time_unit, "window"))
     notes, inside = [], moments >= limits[0]
     if not inside.all():

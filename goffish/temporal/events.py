@@ -90,6 +90,7 @@ def build_from_events(
     attributes : mapping, optional
         Name of each attribute of the edges to ``"count"`` or to (column, how) with how one of ``sum``, ``min``,
         ``max``, ``mean``, ``first``, ``last`` (in the order of time, then of the rows), ``list``. Default: ``count``.
+        Of columns of dates and timestamps, microseconds since 1970.
     time_unit : {"s", "ms", "us", "1"}
         Of times that are numbers; ``"1"`` makes a series without a calendar.
     directed, self_loops
@@ -121,6 +122,7 @@ def build_from_events(
             )
     unit, notes = unit_of(time_unit), []
     moments = time_column(table.column(time), time_unit, time)
+    table = with_whole_times(table)
     if (np.diff(moments) < 0).any():
         notes.append("the events were not in time order and were sorted")
     limits = _limits(moments, window, borders, start, time_unit)
@@ -177,6 +179,15 @@ def _limits(
             f"{problem}, at most {MOST_WINDOWS:,} are accepted; use a longer window, another time_unit, or borders"
         )
     return first + step * np.arange(count + 1, dtype=np.int64)
+
+
+def with_whole_times(table: pa.Table) -> pa.Table:
+    """The table with its dates and timestamps as microseconds since 1970, which attributes can hold."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+            stamps = table.column(place).cast(pa.timestamp("us", getattr(field.type, "tz", None)))
+            table = table.set_column(place, field.name, stamps.cast(pa.int64()))
+    return table
 
 
 _Spec = list[tuple[Attribute, "str | None", str]]
