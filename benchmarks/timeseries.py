@@ -1,4 +1,4 @@
-"""Programs over 50 instances: R1 to R5, T1 to T7 and A1 of docs/specs/time-series.md, section 7.
+"""Programs over 50 instances: R1 to R5, T1 to T7, A1 and E1 of docs/specs/time-series.md, section 7.
 
     python benchmarks/timeseries.py [--only R1 T3 …] [--repeats 3]
 
@@ -36,6 +36,7 @@ from goffish.gofs.series import InstanceData, SeriesSchema, compact_series, open
 from goffish.graph import Graph, from_edges
 from goffish.partition import partition_graph
 from goffish.temporal.build import append_from_events, build_from_events
+from goffish.temporal.event_paths import PathKind
 
 
 def _rmat() -> Graph:
@@ -383,8 +384,39 @@ def _append(folder: Path, repeats: int, scale: int, windows: int) -> None:
     _harness.print_table(["", "seconds (median)", "of a rebuild", "processor seconds (median)", "of a rebuild"], rows)
 
 
+def e1(stores: Stores, repeats: int) -> None:
+    """E1: temporal paths and triangles of a store in 4 partitions, on the local engine, beside columns in memory."""
+    src, dst, _ = _graphs.rmat(15)
+    rng = np.random.default_rng(0)
+    twice = rng.integers(0, src.size, 2 * src.size)
+    u, v, t = src[twice], dst[twice], np.sort(rng.integers(0, 10_000, twice.size))
+    table = pa.table({"source": u, "target": v, "timestamp": t})
+    rows, start = [], int(np.bincount(u).argmax())
+    for windows in (10, 50):
+        path = stores.folder / f"events-{windows}"
+        build_from_events(
+            table, path, window=10_000 // windows, start=0, time_unit="1", directed=True, self_loops="keep", parts=4,
+            attributes={"times": ("timestamp", "list")},
+        )  # fmt: skip
+        kinds: tuple[PathKind, ...] = ("earliest-arrival", "latest-departure", "fastest", "fewest-hops")
+        calls: dict[str, tuple[str, dict[str, Any], Callable[[], Any]]] = {
+            kind: ("temporal-paths", {"vertex": start, "kind": kind}, partial(gf.temporal_paths, u, v, t, start, kind))
+            for kind in kinds
+        }
+        within = {"within": 10}
+        calls["triangles"] = ("temporal-triangles", within, partial(gf.temporal_triangles, u, v, t, **within))
+        for name, (application, options, whole) in calls.items():
+            there, found = timed(partial(gf.run_series, application, path, engine="local", **options), repeats)
+            here, _ = timed(whole, repeats)
+            supersteps = int(np.sum(found.timesteps["supersteps"]))
+            rows.append([name, str(windows), str(supersteps), f"{there:.2f}", f"{here:.2f}", f"{there / here:.1f}"])
+    print(f"\n### E1: {twice.size:,} events on edges of R-MAT 15\n")
+    head = ["", "instances", "supersteps", "store, 4 partitions (s, median)", "columns in memory (s, median)", "ratio"]
+    _harness.print_table(head, rows)
+
+
 PARTS: dict[str, Callable[[Stores, int], None]] = {
-    "R1": r1, "R3": r3, "R4": r4, "R5": r5, "T3": t3, "T5": t5, "T6": t6, "T7": t7, "A1": a1,
+    "R1": r1, "R3": r3, "R4": r4, "R5": r5, "T3": t3, "T5": t5, "T6": t6, "T7": t7, "A1": a1, "E1": e1,
 }  # fmt: skip
 
 

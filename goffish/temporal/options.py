@@ -25,6 +25,7 @@ def _as_labels(value: Any) -> Any:
 
 
 Labels = Annotated[list[Label] | None, BeforeValidator(_as_labels), WithJsonSchema({"type": "string"})]
+_TIMES = "Edge attribute with a list of the times of events, as built with --attribute times=list:COLUMN."
 _EXISTS = "Boolean edge attribute that states existence [default: all edges exist in every instance]."
 
 
@@ -77,15 +78,8 @@ class TimeDependentShortestPaths(Application):
 
 
 class _OfEvents(Application):
-    times: str = Field(
-        default="times",
-        description="Edge attribute with the list of event times, as of build --attribute times=list:….",
-    )
-
     def _names(self) -> EventNames:
-        from goffish.temporal.event_series import EventNames
-
-        return EventNames(self.times)
+        raise NotImplementedError
 
     def _checked(self, series: Series) -> EventNames:
         """The attributes of events, which the series must have."""
@@ -101,6 +95,7 @@ class TemporalPaths(_OfEvents):
     title = "Time-respecting paths from or to a vertex: arrival, departure, duration or hops of the best one."
 
     vertex: Label = Field(description="Source of the paths; for latest-departure, their target.")
+    times: str = Field(default="times", description=_TIMES)
     kind: Literal["earliest-arrival", "latest-departure", "fastest", "fewest-hops"] = Field(
         default="earliest-arrival", description="What to optimize."
     )
@@ -152,6 +147,7 @@ class TemporalTriangles(_OfEvents):
     title = "Temporal triangles within a time span, by order and direction of their edges."
 
     within: int = Field(ge=0, description="Maximum time from the first edge to the last, in the unit of the times.")
+    times: str = Field(default="times", description=_TIMES)
     order: str | None = Field(
         default=None, description="Edge attribute with a list that orders events of equal times [default: by vertices]."
     )

@@ -173,6 +173,33 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
     assert told["summary"]["triangles"] > 0
 
 
+def test_paths_and_triangles_of_a_store(here: Place, events: np.ndarray) -> None:
+    """Rows of the functions in memory, in memory and on the engine."""
+    source, target, when = events[:, 0], events[:, 1], events[:, 2]
+    lists = ("--attribute", "times=list:timestamp", "--self-loops", "keep")
+    assert here("timeseries", "build", "all.csv", "-o", "s", *BUILD, *lists).code == 0
+    paths = (
+        "temporal-paths",
+        "s",
+        "--vertex",
+        "3",
+        "--kind",
+        "fastest",
+        "--duration",
+        "50",
+        "--latest-arrival",
+        "500000",
+    )
+    exact = temporal_paths(source, target, when, 3, "fastest", duration=50, end=500_000).table
+    for engine in ("auto", "local"):
+        found = here("timeseries", "run", *paths, "--engine", engine, "--json").json
+        assert found["rows"] == exact.to_pylist()
+        told = here("timeseries", "run", "temporal-triangles", "s", "--within", 2 * DAY, "--engine", engine).out
+        assert told.startswith("temporal-triangles of s")
+        rows = here("timeseries", "run", "temporal-triangles", "s", "--within", 2 * DAY, "--engine", engine, "--json")
+        assert rows.json["rows"] == temporal_triangles(source, target, when, 2 * DAY).to_pylist()
+
+
 @pytest.mark.parametrize(
     ("command", "told"),
     [
@@ -205,7 +232,7 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("run", "tdsp", "s", "--source", "3", "--latency", "n", "--temporal-parallelism", "2"), "is sequential"),
         (("run", "pagerank", "s", "--engine", "gpu"), "--engine 'gpu': choose one of auto, local, mpi"),
         (("run", "pagerank", "s", "-o", "r.xyz"), "r.xyz"),
-        (("run", "wander", "s"), "unknown application 'wander': choose one of tdsp, memes"),
+        (("run", "wander", "s"), "unknown application 'wander': choose one of tdsp, temporal-paths"),
         (("run", "triangles", "nope"), "nope"),
         (("run", "triangles", "s", "--edge-exists", "there"), "no attribute 'edge.there' in this series; available"),
         (("run", "triangles", "s", "--checkpoint-dir", "c"), "No such option: --checkpoint-dir"),
@@ -214,6 +241,12 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("run", "sssp", "s", "--source", "777"), "instance 0: unknown vertex 777"),
         (("run", "louvain", "s", "--resolution", "-1"), "resolution=-1.0 should be greater than or equal to 0"),
         (("run", "triangles", "s", "--engine", "gpu"), "--engine 'gpu': choose one of auto, local, mpi"),
+        (("run", "temporal-paths", "s", "--vertex", "3"), "build the series with --attribute times=list:timestamp"),
+        (("run", "temporal-paths", "s", "--vertex", "3", "--times", "n"), "edge.n has type int64; expected list"),
+        (("run", "temporal-paths", "s", "--vertex", "x"), "unknown vertex 'x': the vertex labels"),
+        (("run", "temporal-paths", "s", "--vertex", "3", "--kind", "slow"), "kind"),
+        (("run", "temporal-triangles", "s"), "Missing option '--within'"),
+        (("run", "temporal-triangles", "s", "--within", "-1"), "within"),
         (("paths", "all.csv", "--vertex", "77"), "unknown vertex 77"),
         (("paths", "all.csv", "--vertex", "3", "--kind", "slow"), "kind='slow': choose one of earliest-arrival"),
         (("paths", "all.csv", "--vertex", "3", "--duration", "-1"), "duration=-1: must be at least 0"),
