@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -54,7 +55,7 @@ NOT_WRITTEN = """
     spark_master spec spot_since start state store table target time time_format time_unit title token top topic
     traces truth unavailable unit units until updates variability variant vertex vertex_exists vertex_weights vertices
     web weight what window workers zone deliver events_page queries as_type before bucket direction events pool related
-    where vocabulary pairs weighting features account options region storage tag provider_options
+    where vocabulary pairs weighting times duration features account options region storage tag provider_options
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 #: Names that mean something to read in one command and something to write in others.
 READ_HERE = {
@@ -144,7 +145,7 @@ def path_parameters() -> set[str]:
                 made = [one for name in names if inspect.isfunction(one := getattr(value, name))]
             for function in made:
                 for parameter in inspect.signature(function).parameters.values():
-                    if "Path" in str(parameter.annotation):
+                    if re.search(r"\bPath\b", str(parameter.annotation)):
                         found.add(f"{function.__qualname__}:{parameter.name}")
     return found
 
