@@ -145,7 +145,7 @@ def path_parameters() -> set[str]:
                 made = [one for name in names if inspect.isfunction(one := getattr(value, name))]
             for function in made:
                 for parameter in inspect.signature(function).parameters.values():
-                    if re.search(r"\bPath\b", str(parameter.annotation)):
+                    if re.search(r"Path(?!Kind)", str(parameter.annotation)):
                         found.add(f"{function.__qualname__}:{parameter.name}")
     return found
 
