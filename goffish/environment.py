@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterable
 
@@ -18,6 +20,16 @@ _NEEDED = (
 )  # fmt: skip
 _ALLOWED = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in _NEEDED), re.DOTALL)
 _SECRET = re.compile("TOKEN|SECRET|PASS|PWD|KEY|CREDENTIAL|AUTH|JWT|COOKIE|_OPTS|_ARGS", re.IGNORECASE)
+
+
+#: PR_SET_PDEATHSIG of Linux.
+_DIES_WITH_PARENT = 1
+_C = ctypes.CDLL(None)
+
+
+def end_with_parent() -> None:
+    """Let this process be killed when its parent ends for any reason."""
+    _C.prctl(_DIES_WITH_PARENT, signal.SIGKILL)
 
 
 def looks_secret(name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -24,6 +23,7 @@ from goffish.cli.process import (
     stop,
     terminate,
 )
+from goffish.environment import end_with_parent
 from goffish.partial import remove_partial_files
 
 
@@ -72,7 +72,7 @@ def _app() -> Any:
 
 def work() -> NoReturn:
     """Run the command of an MPI rank in a worker process; its parent process handles interrupts."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end together with the parent
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     outcome, done = dict[str, Any](), threading.Event()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from goffish.errors import CheckpointError, InputError, StoreError
+from goffish.errors import CheckpointError, InputError, JobError, StoreError
 from goffish.gofs.files import Folder, NoSuchFileError, open_folder, side_by_side
 from goffish.gofs.manifest import checksum
 from goffish.gopher.messages import Batch
@@ -30,6 +30,14 @@ _always, _next = threading.Event(), threading.Event()
 _OLD = re.compile(rf"step-\d{{8}}/|{_ROWS}.*\.jsonl$")
 #: Files of counter rows.
 _MOST_FILES = 32
+
+
+#: Of `asked_for`.
+LEAVING = 2
+
+
+class LeavingError(JobError):
+    """A job on several processes ended with a checkpoint, because the machine of one will be taken back."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +120,9 @@ class CheckpointFolder:
         except NoSuchFileError:
             return None
 
-    def due(self, superstep: int) -> bool:
-        return self.every > 0 and (superstep % self.every == 0 or _always.is_set() or _next.is_set())
+    def due(self, superstep: int, asked: int) -> bool:
+        """Whether a superstep ends with a checkpoint; `asked` is the largest `asked_for` of all processes."""
+        return self.every > 0 and (superstep % self.every == 0 or asked > 0)
 
     def save(
         self,
@@ -129,7 +138,6 @@ class CheckpointFolder:
         `aggregates` are those of this superstep, which the next one reads; `reported` hold the latest value of every
         aggregator, which end up in the run's counters.
         """
-        _next.clear()
         self.publish(superstep, self.write_parts(superstep, workers, pending), aggregates, reported, rows)
 
     def begin(self, superstep: int) -> None:
@@ -143,6 +151,8 @@ class CheckpointFolder:
 
     def write_parts(self, superstep: int, workers: list[Worker], pending: list[list[Batch]]) -> dict[str, str]:
         """Write state, votes and pending messages of partitions; gives the names of the files and their checksums."""
+
+        _next.clear()
 
         def write(worker: Worker, batches: list[Batch]) -> tuple[str, str]:
             arrays: dict[str, Any] = {f"state.{n}": values for n, (_, values) in worker.state.items()}
@@ -233,13 +243,21 @@ class CheckpointFolder:
 
 
 def checkpoint_now() -> None:
-    """Let every superstep of this process end with a checkpoint from now on, as its machine will be taken back."""
+    """Let every superstep end with a checkpoint from now on, as the machine of this process will be taken back.
+
+    Jobs on several processes end with the first one, by `LeavingError`.
+    """
     _always.set()
 
 
 def checkpoint_next() -> None:
-    """Let the next superstep of this process end with a checkpoint, on the local engine."""
+    """Let the next superstep end with a checkpoint."""
     _next.set()
+
+
+def asked_for() -> int:
+    """Return what was asked of this process: 1 for `checkpoint_next`, 2 for `checkpoint_now`, 0 for neither."""
+    return LEAVING if _always.is_set() else int(_next.is_set())
 
 
 def _step(superstep: int) -> str:

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from goffish.gofs import PartitionedGraph
-from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.checkpoint import CheckpointFolder, asked_for
 from goffish.gopher.engine import Columns, OneProcess, Progress, assemble
 from goffish.gopher.ledger import Ledger, check_limit, fold, totals_of
 from goffish.gopher.messages import Batch
@@ -131,7 +131,7 @@ class _Run:
             aggregates = fold(self.program, [out.contributions for out in outputs])
             ledger.reported.update(aggregates)
         ledger.count(number, workers, active, outputs)
-        if self.checkpoints is not None and self.checkpoints.due(number):
+        if self.checkpoints is not None and self.checkpoints.due(number, asked_for()):
             with ledger.phase("checkpoint"):
                 self.checkpoints.save(number, workers, pending, aggregates, ledger.reported, ledger.rows)
         if self.progress is not None:

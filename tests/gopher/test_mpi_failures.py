@@ -110,6 +110,35 @@ def test_killed_rank_is_named_and_the_job_resumes(tmp_path: Path, store: Path, e
 
 
 @pytest.mark.slow
+def test_a_notice_to_one_rank_ends_all_with_a_checkpoint(tmp_path: Path, store: Path, expected: Any) -> None:
+    """Breaks when ranks disagree on whether a superstep ends with a checkpoint, or the others work on."""
+    job = ("run", "pagerank", str(store), "--supersteps", "30", "--checkpoint-dir", str(tmp_path / "c"))
+    act = "from goffish.gopher.checkpoint import checkpoint_now; checkpoint_now()"
+    code, _, told = goffish(2, *job, "--checkpoint-every", "100", patch=patch(tmp_path / "notice", act, 12))
+    assert code == 1 and error_line(told) == "error: ended with a checkpoint of superstep 12", told
+    assert json.loads((tmp_path / "c" / "checkpoint.json").read_text())["superstep"] == 12
+    act = "from goffish.gopher.checkpoint import checkpoint_next; checkpoint_next()"
+    next_ = patch(tmp_path / "next", act, 20)
+    code, _, told = goffish(
+        3, *job, "--resume", "--checkpoint-every", "100", "-o", str(tmp_path / "r.parquet"), patch=next_
+    )
+    assert code == 0, told
+    assert json.loads((tmp_path / "c" / "checkpoint.json").read_text())["superstep"] == 20
+    assert read_table(tmp_path / "r.parquet").equals(expected)
+
+
+@pytest.mark.slow
+def test_a_shared_folder_for_ranks_without_a_store(tmp_path: Path) -> None:
+    """Breaks when ranks on several machines cannot share the graph that rank 0 has read, or it stays behind."""
+    (tmp_path / "edges.txt").write_text("".join(f"{at} {at * 7 % 101}\n" for at in range(101)))
+    (tmp_path / "shared").mkdir()
+    job = ("run", "components", str(tmp_path / "edges.txt"), "-o", str(tmp_path / "r.parquet"))
+    code, _, told = goffish(2, *job, GOFFISH_SHARED=str(tmp_path / "shared"), TMPDIR="/nonexistent")
+    assert code == 0, told
+    assert read_table(tmp_path / "r.parquet").num_rows == 101 and list((tmp_path / "shared").iterdir()) == []
+
+
+@pytest.mark.slow
 def test_full_disk_ends_the_job_and_leaves_the_checkpoint_before(tmp_path: Path, store: Path, expected: Any) -> None:
     """Rank 1 may write no file past 2 kB from superstep 10 on: the checkpoint of superstep 9 stays the newest."""
     job = ("run", "pagerank", str(store), "--supersteps", "30", "--checkpoint-dir", str(tmp_path / "c"))

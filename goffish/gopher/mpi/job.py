@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from goffish.errors import InputError
-from goffish.gofs import PartitionedGraph, open_store, write_store
+from goffish.errors import InputError, StoreError
+from goffish.gofs import PartitionedGraph, is_store, open_store, write_store
+from goffish.gofs.files import open_folder
 from goffish.gopher.checkpoint import stable
 from goffish.gopher.engine import RunOptions, assemble
 from goffish.gopher.messages import message_dtype
@@ -27,9 +29,11 @@ from goffish.gopher.team.engine import run_team
 from goffish.gopher.team.output import gather_answer, write_answer
 from goffish.gopher.team.team import Team
 from goffish.gopher.work import partitions_of
-from goffish.partial import remove_partial_files
+from goffish.partial import is_uri, remove_partial_files
 
 T = TypeVar("T")
+#: Variable with a folder or URI for temporary stores that all ranks can use.
+SHARED_VARIABLE = "GOFFISH_SHARED"
 
 
 @contextmanager
@@ -103,26 +107,27 @@ class MpiEngine:
 def share_graph(team: MpiTeam, make: Callable[[], PartitionedGraph]) -> PartitionedGraph:
     """Give every rank the slices of its partitions of a graph that only rank 0 can make.
 
-    They travel through a temporary store, which is removed as soon as all ranks have mapped what they need.
+    They travel through a temporary store, which is removed as soon as all ranks have read what they need.
     """
-    folder = ""
+    folder, shared = "", os.environ.get(SHARED_VARIABLE)
     made: PartitionedGraph | None = None
     try:
         with team.together("partitioning"):
             if team.rank == 0:
                 made = make()
                 if team.size > 1:
-                    folder = tempfile.mkdtemp(prefix="goffish-")
+                    name = f"goffish-{secrets.token_hex(8)}"
+                    folder = f"{shared.rstrip('/')}/{name}" if shared else tempfile.mkdtemp(prefix="goffish-")
                     write_store(made, folder)
         if team.size == 1:
             assert made is not None
             return made
         place = team.comm.bcast(folder, root=0)
         with team.together("loading"):
-            if not os.path.isdir(place):  # noqa: PTH112
+            if not is_store(place):
                 raise InputError(
-                    f"the temporary store {place} of rank 0 is not accessible; create one in a shared folder, "
-                    "with goffish partition FILE STORE"
+                    f"the temporary store {place} of rank 0 is not accessible; set {SHARED_VARIABLE} to a folder or "
+                    "URI that all ranks can use, or create a store there with goffish partition FILE STORE"
                 )
             graph = made if made is not None else open_store(place)
             for partition in partitions_of(graph, team.size)[team.rank]:
@@ -130,8 +135,12 @@ def share_graph(team: MpiTeam, make: Callable[[], PartitionedGraph]) -> Partitio
         return graph
     finally:
         if folder:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(folder)
+            with contextlib.suppress(OSError, StoreError):
+                if is_uri(folder):
+                    place = open_folder(folder)
+                    place.delete_all(place.list())
+                else:
+                    shutil.rmtree(folder)
 
 
 def check_label(team: Team, graph: PartitionedGraph, label: int | str) -> None:

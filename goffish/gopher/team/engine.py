@@ -10,7 +10,7 @@ import numpy as np
 
 from goffish.errors import InputError, JobError
 from goffish.gofs import PartitionedGraph
-from goffish.gopher.checkpoint import Checkpoint, CheckpointFolder
+from goffish.gopher.checkpoint import LEAVING, Checkpoint, CheckpointFolder, LeavingError
 from goffish.gopher.engine import Columns, Progress
 from goffish.gopher.ledger import PHASES, Ledger, check_limit, fold, totals_of
 from goffish.gopher.messages import Batch, message_dtype
@@ -174,11 +174,14 @@ class _Run:
             aggregates = fold(self.program, heard.contributions)
             ledger.reported.update(aggregates)
         ledger.count(number, workers, ran, outputs)
-        if self.checkpoints is not None and self.checkpoints.due(number):
+        saves = self.checkpoints is not None and self.checkpoints.due(number, heard.asked)
+        if self.checkpoints is not None and saves:
             with ledger.phase("checkpoint"):
                 self._save(self.checkpoints, number, workers, pending, aggregates)
         if self.progress is not None and team.rank == 0:
             self.progress(number, active, heard.sent, aggregates.get(self.program.share_done))
+        if saves and heard.asked == LEAVING:
+            raise team.alike(LeavingError(f"ended with a checkpoint of superstep {number}"))
         return pending, aggregates
 
     # -- checkpoints: every member writes its partitions, the first publishes them

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from goffish.gopher.checkpoint import asked_for
 from goffish.gopher.messages import Batch
 from goffish.gopher.team.team import Space, Team, status_of
 from goffish.gopher.worker import StepOutput
@@ -36,8 +37,8 @@ def unpack_tables(data: Any) -> list[pa.Table]:
     return [pa.ipc.open_stream(buffer[begin:end]).read_all() for begin, end in zip(begins, ends, strict=True)]
 
 
-#: How it went (0: well), messages sent by programs, and the most rows to any one member.
-_HEAD = 3
+#: How it went (0: well), messages sent by programs, the most rows to any one member, and `asked_for`.
+_HEAD = 4
 #: A contribution of one partition to one aggregator; its value keeps type and shape, so that folding rounds alike.
 _CONTRIBUTION = np.dtype([("given", np.int8), ("dimensions", np.int8), ("type", "S6"), ("value", np.uint8, 32)])
 
@@ -52,13 +53,14 @@ class Control:
 
 @dataclass(frozen=True)
 class Heard:
-    """What the others said: statuses, messages sent by all, message counts and contributions of every partition."""
+    """What all said: statuses, messages sent, message counts and contributions of every partition, and `asked_for`."""
 
     statuses: NDArray[np.int64]
     sent: int
     largest: int
     counts: list[NDArray[np.int64]]
     contributions: list[Mapping[str, Any]]
+    asked: int
 
 
 class Exchange:
@@ -92,7 +94,7 @@ class Exchange:
             for targets in self._owned
         ]
         rows = [int(c.sum()) for rank, c in enumerate(counts) if rank != self._team.rank]
-        head = np.array([0, sent, max(rows, default=0)], np.int64)
+        head = np.array([0, sent, max(rows, default=0), asked_for()], np.int64)
         tail = given.view(np.uint8).ravel()
         return Control(
             [np.concatenate((head.view(np.uint8), c.ravel().view(np.uint8), tail)) for c in counts], outboxes
@@ -100,7 +102,7 @@ class Exchange:
 
     def failed(self, failure: Exception | None) -> Control:
         """What a member says that has failed or was stopped."""
-        head = np.array([status_of(failure), 0, 0], np.int64).view(np.uint8)
+        head = np.array([status_of(failure), 0, 0, 0], np.int64).view(np.uint8)
         return Control([np.concatenate((head, np.zeros(n - head.size, np.uint8))) for n in self._sizes()[0]], [])
 
     def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -127,7 +129,9 @@ class Exchange:
                     contributions[partition] = {
                         name: _decode(cell) for name, cell in zip(self._names, row, strict=True) if cell["given"]
                     }
-        return Heard(heads[:, 0], int(heads[:, 1].sum()), int(heads[:, 2].max()), counts, contributions)
+        return Heard(
+            heads[:, 0], int(heads[:, 1].sum()), int(heads[:, 2].max()), counts, contributions, int(heads[:, 3].max())
+        )
 
     def deliver(self, control: Control, heard: Heard) -> list[list[Batch]]:
         """Move the messages: for each partition of this member, one batch from every partition in their order."""

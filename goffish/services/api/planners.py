@@ -6,7 +6,6 @@ Workers of `multiprocessing` inherit the environment of the server; these do not
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, TypeVar
 
-from goffish.environment import child_environment
+from goffish.environment import child_environment, end_with_parent
 from goffish.errors import GoffishError, JobError
 from goffish.services.api.clients import LOCAL_CLIENT
 from goffish.services.api.guard import caller
@@ -27,8 +26,6 @@ from goffish.services.api.limits import TooMuch
 from goffish.services.runners.limits import is_no_memory, limit_memory, reserve_nothing
 
 Answer = TypeVar("Answer")
-#: PR_SET_PDEATHSIG of Linux.
-_DIES_WITH_PARENT = 1
 #: Program of a worker; its arguments are the descriptor of a pipe and the memory limit.
 _PLANNER = "import sys; from goffish.services.api.planners import answer; answer(*map(int, sys.argv[1:]))"
 
@@ -193,7 +190,7 @@ def answer(number: int, most_mb: int) -> None:
     pipe: Connection[Any, Any] = Connection(number)
     # Exit together with the server, even if it is killed; leave Ctrl-C to it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
+    end_with_parent()
     reserve_nothing()
     limit_memory(most_mb)
     import_module("goffish.services.api.plans")
