@@ -13,7 +13,7 @@ import pytest
 import goffish as gf
 from goffish.algorithms.run import run
 from goffish.graph import Graph
-from goffish.services.runners import cloud
+from goffish.services.runners import rented
 from goffish.services.runners.cloud import CloudRunner
 from goffish.services.store.records import EVENT_KINDS, Event, State
 from tests.services.api.serving import RealServer, processes_with, settle
@@ -72,7 +72,7 @@ def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Breaks when a machine outlives its price, the job does not go on from its checkpoint on another one, the answer
     is wrong, or the bill is not what the machines cost.
     """
-    monkeypatch.setattr(cloud, "_REPORT_S", 0.2)
+    monkeypatch.setattr(rented, "_REPORT_S", 0.2)
     graph = make_store(tmp_path, 60_000, 400_000)
     with renting(tmp_path, [(1260, HIGH), (1440, CALM)]) as service:
         job = service.submit(cloud_spec(SUPERSTEPS, checkpoint_every=10))
@@ -190,7 +190,7 @@ def test_louvain_and_an_algorithm_that_was_never_measured(tmp_path: Path) -> Non
 def test_a_louvain_job_loses_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when RTBA's decisions are not carried out on a real job whose machine is taken away, or a job that went on
     on another one finds other communities than one that was left in peace."""
-    monkeypatch.setattr(cloud, "_REPORT_S", 0.1)
+    monkeypatch.setattr(rented, "_REPORT_S", 0.1)
     rng = np.random.default_rng(1)
     count = 1_000_000
     ends = rng.integers(0, count, 6 * count)

@@ -11,10 +11,10 @@ from typing import Any, get_args
 import pytest
 
 from goffish.cloud.providers import CapacityError, Machine, Offer, Request
-from goffish.services.runners import cloud
+from goffish.services.runners import rented
 from goffish.services.runners.attempt import Ended
-from goffish.services.runners.cloud import Delays, _Job, _Rented
 from goffish.services.runners.cloud_planning import Need, Plan, Planner
+from goffish.services.runners.rented import Delays, Rented, RentedJob
 from goffish.services.store.records import State, check_move
 from goffish.services.store.spec import SpotPolicy
 from tests.services.runners.rented import CALM, HIGH, PACE, cloud_of, write_cloud
@@ -153,13 +153,13 @@ class Timed:
 
 def finish(world: World, need: Need, monkeypatch: pytest.MonkeyPatch) -> Ended:
     with monkeypatch.context() as patch:
-        patch.setattr(cloud, "time", world)
-        patch.setattr(cloud, "asyncio", world)
-        patch.setattr(cloud, "EventWriter", lambda _: SimpleNamespace(write=lambda: None))
-        patch.setattr(cloud, "lost", lambda *_: None)
+        patch.setattr(rented, "time", world)
+        patch.setattr(rented, "asyncio", world)
+        patch.setattr(rented, "EventWriter", lambda _: SimpleNamespace(write=lambda: None))
+        patch.setattr(rented, "lost", lambda *_: None)
         order = {"limits": {"memory_mb": None}}
-        rented = _Rented(_Job(Timed(world), world.plan, need, order), world, PACE)  # type: ignore[arg-type]
-        return asyncio.run(rented.run())
+        loop = Rented(RentedJob(Timed(world), world.plan, need, order), world, PACE)  # type: ignore[arg-type]
+        return asyncio.run(loop.run())
 
 
 @pytest.mark.parametrize("start_s", [300.0, 3600.0])

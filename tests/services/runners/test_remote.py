@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 import goffish as gf
+from goffish.cloud.providers import LocalProvider
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
 from goffish.errors import JobError, StoreError
 from goffish.gofs import files
-from goffish.services.runners import cloud, remote_worker, worker
+from goffish.services.runners import remote_worker, rented, worker
 from goffish.services.runners.cloud import CloudRunner, Renting
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import BadFolder, Mirror
@@ -244,13 +245,13 @@ def test_a_worker_elsewhere_writes_the_checkpoint_that_a_policy_asks_for(tmp_pat
 def test_a_job_moves_at_a_notice(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when the job does not end on another machine, from the checkpoint of the one that was taken back."""
     for name in ("_REMOTE_LOOK_S", "_REMOTE_REPORT_S"):
-        monkeypatch.setattr(cloud, name, 0.2)
+        monkeypatch.setattr(rented, name, 0.2)
     graph = make_store(tmp_path, 60_000, 400_000)
     prices = cloud_of(write_cloud(tmp_path / "clouds", [(9000, HIGH), (9360, CALM)]))
     fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
 
-    def rent(renting: Renting) -> cloud.LocalProvider:
-        return cloud.LocalProvider(
+    def rent(renting: Renting) -> LocalProvider:
+        return LocalProvider(
             renting.catalogue, reference_share=1.0, folder=renting.folder, pace=PACE, since=renting.since,
             notice_s=10 * PACE, environment=dict(os.environ),
         )  # fmt: skip
@@ -283,7 +284,7 @@ def test_a_job_moves_at_a_notice(tmp_path: Path, s3: Any, monkeypatch: pytest.Mo
 def test_a_job_on_kubernetes_outlives_the_server(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when pods of a server that has stopped are lost or left behind, or an eviction loses what was done."""
     for name in ("_REMOTE_LOOK_S", "_REMOTE_REPORT_S"):
-        monkeypatch.setattr(cloud, name, 0.2)
+        monkeypatch.setattr(rented, name, 0.2)
     server = KubernetesServer(runs=True)
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
     graph = make_store(tmp_path, 60_000, 400_000)
