@@ -109,6 +109,16 @@ def _submit(
             rich_help_panel=_OF_GRAPHS,
         ),
     ] = None,
+    machines: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Number of rented machines, with one MPI rank on each if there are several.",
+            show_default="1",
+            rich_help_panel=_OF_GRAPHS,
+        ),
+    ] = None,
     checkpoint_every: Annotated[
         int | None,
         typer.Option(min=1, help="Supersteps between checkpoints.", show_default="10", rich_help_panel=_OF_GRAPHS),
@@ -197,6 +207,7 @@ def _submit(
         "labels": name_values(label, "--label"), "max_attempts": max_attempts,
     }  # fmt: skip
     of_clouds: dict[str, Any] = {"policy": policy, "cloud_name": cloud}
+    rented: dict[str, Any] = {"machines": machines}
     number = _workers(workers, flow=what == "flow")
     of_graphs: dict[str, Any] = {
         "runner": runner, "workers": number, "checkpoint_every": checkpoint_every, "memory_mb": max_memory,
@@ -214,12 +225,12 @@ def _submit(
         _refuse(of_flows, "applies to flows only")
     if what == "flow":
         shared = {name: of_graphs.pop(name) for name in ("workers", "memory_mb")}
-        _refuse(of_graphs | of_clouds | of_dataflows, "does not apply to flows")
+        _refuse(of_graphs | of_clouds | of_dataflows | rented, "does not apply to flows")
         if options:
             raise InputError("--option does not apply to flows")
         job = client.submit_flow(_flow(input), key=client_key, **limits, **of_flows, **shared)
     elif what == "dataflow":
-        _refuse(of_graphs, "applies to graph jobs only, not to dataflows")
+        _refuse(of_graphs | rented, "applies to graph jobs only, not to dataflows")
         job = client.submit_dataflow(_dataflow(input), options, key=client_key, **limits, **of_clouds, **of_dataflows)
     else:
         from goffish.algorithms.catalogue import file_options
@@ -227,12 +238,13 @@ def _submit(
         _refuse(of_dataflows, "applies to dataflows only")
         if runner != "cloud":
             _refuse(of_clouds, "applies to dataflows and to --runner cloud only")
+            _refuse(rented, "applies to --runner cloud only")
         of_graphs["runner"] = runner or "local"
         uri = client.upload(input[1:]) if input.startswith("@") else input
         for name in file_options(what):
             if options.get(name, "").startswith("@"):
                 options[name] = client.upload(options[name][1:])
-        job = client.submit_graph(what, uri, options, key=client_key, **limits, **of_clouds, **of_graphs)
+        job = client.submit_graph(what, uri, options, key=client_key, **limits, **of_clouds, **of_graphs, **rented)
     if wait:
         job = client.wait(job.id)
     if json:

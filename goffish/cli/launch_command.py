@@ -100,11 +100,20 @@ def _launch(
         int | None,
         typer.Option(
             min=1,
-            help="Number of threads of the job.",
+            help="Number of threads on each machine.",
             show_default="cores of the largest machine type",
             rich_help_panel=_JOB,
         ),
     ] = None,
+    machines: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Number of rented machines, with one MPI rank on each if there are several.",
+            rich_help_panel=_JOB,
+        ),
+    ] = 1,
     checkpoint_every: Annotated[
         int, typer.Option(min=1, help="Supersteps between checkpoints.", rich_help_panel=_JOB)
     ] = 10,
@@ -173,6 +182,7 @@ def _launch(
             "algorithm": algorithm, "input_uri": absolute_place(input), "runner": "cloud",
             "options": name_values(option, "--option"), "checkpoint_every": checkpoint_every, "policy": policy,
             "workers": workers or _most_cores(catalogue, given), "cloud_name": Path(given.cloud).stem[:120],
+            "machines": machines,
         },
         deadline, budget, name_values(label, "--label"),
     )  # fmt: skip
@@ -262,7 +272,7 @@ def _spec(graph: dict[str, Any], deadline: float | None, budget: float | None, l
     """Return the specification of the job, whose options are checked."""
     from goffish.algorithms.catalogue import ALGORITHMS, make
     from goffish.definitions import read_definition
-    from goffish.services.runners.order import Files
+    from goffish.services.runners.order import Files, check_machines
     from goffish.services.store.spec import JobSpec, SpotPolicy
 
     if graph["algorithm"] not in ALGORITHMS:
@@ -273,7 +283,7 @@ def _spec(graph: dict[str, Any], deadline: float | None, budget: float | None, l
     limits = {"deadline_s": None if deadline is None else deadline * 3600.0, "budget": budget, "labels": labels}
     spec = read_definition(JobSpec, {"graph": graph} | limits, "job", "graph")
     assert spec.graph is not None
-    make(spec.graph.algorithm, Files.of(spec.graph, _resolve).options)
+    check_machines(spec.graph, make(spec.graph.algorithm, Files.of(spec.graph, _resolve).options))
     return spec
 
 
@@ -306,6 +316,7 @@ def _show_plan(given: _Given, spec: JobSpec, plan: dict[str, Any]) -> None:
     if given.json:
         print_json({"plan": plan, "job": None})
         return
+    machines = spec.graph.machines if spec.graph is not None else 1
     rows = [
         [one["machine_type"], one["market"], one["zone"] or "", _or(one["price_per_hour"], "unavailable"),
          f"{one['hours']:.3g}", _or(one["cost"], ""), _interruptions(one)]
@@ -313,7 +324,8 @@ def _show_plan(given: _Given, spec: JobSpec, plan: dict[str, Any]) -> None:
     ]  # fmt: skip
     currency = plan["currency"]
     header = ["machine type", "market", "zone", f"{currency}/h now", "hours", currency, "interruption every"]
-    print_table("machines of the plan, and the job on each without interruptions", header, rows)
+    job = "the job on each" if machines == 1 else f"the job on {machines} of each type"
+    print_table(f"machines of the plan, and {job} without interruptions", header, rows)
     say("")
     print_facts("plan", _plan_facts(given, spec, plan))
 
@@ -390,7 +402,7 @@ def _follow(given: _Given, launcher: Launcher, job: Job, plan: dict[str, Any] | 
                 sys.stdout.flush()
     except KeyboardInterrupt:
         launcher.news(job)
-        _explain_interrupt(given, job, launcher.machine)
+        _explain_interrupt(given, job, launcher.machines)
         raise
     job = launcher.job(job.id)
     facts = _job_facts(job)
@@ -411,15 +423,17 @@ def _line(event: Event) -> str:
     return f"{moment}  {event.kind:<10} {event.state:<12} {event.text}"
 
 
-def _explain_interrupt(given: _Given, job: Job, machine: str) -> None:
+def _explain_interrupt(given: _Given, job: Job, machines: list[str]) -> None:
     """Print what goes on without the launcher, and how to follow or cancel it."""
     command = shlex.join(["goffish", *(part for part in sys.argv[1:] if part != "--cancel")])
     if given.provider == ProviderName.LOCAL:
-        text = "its machine stops; the job resumes from its newest checkpoint"
+        text = "its machines stop; the job resumes from its newest checkpoint"
     else:
         text = "no machine is rented; the job waits"
-        if machine:
-            text = f"{machine}, continues with the job, and is charged for until it ends"
+        if len(machines) == 1:
+            text = f"{machines[0]}, continues with the job, and is charged for until it ends"
+        elif machines:
+            text = f"{'; '.join(machines)} continue with the job, and are charged for until it ends"
     sys.stderr.write(f"\njob {job.id}: {text}\nfollow it: {command}\ncancel it: {command} --cancel\n")
     sys.stderr.flush()
 

@@ -116,6 +116,9 @@ def _serve(
             rich_help_panel=_PANEL_LIMITS,
         ),
     ] = None,
+    max_machines: Annotated[
+        int, typer.Option(help="Maximum rented machines per job.", rich_help_panel=_PANEL_LIMITS)
+    ] = 8,
     max_cores: Annotated[
         int | None,
         typer.Option(help="Maximum cores per job.", show_default="all cores", rich_help_panel=_PANEL_LIMITS),
@@ -186,7 +189,7 @@ def _serve(
         cloud_speed=cloud_speed, rent=None if rent is None else local_path(rent),
         rate=max_call_rate, burst=max(max_call_rate, 1.0), max_calls=max_calls,
         max_queued_per_client=max_queued_per_client, max_cores=max_cores, max_memory_mb=max_memory,
-        max_run_s=max_run_time, max_option=max_option,
+        max_run_s=max_run_time, max_option=max_option, max_machines=max_machines,
         **({} if max_workers is None else {"max_workers": max_workers}),
         max_queued=max_queued, max_message_bytes=max_message, max_upload_bytes=max_upload,
         max_uploads_bytes=max_uploads, max_plan_s=max_plan_time, max_plan_mb=max_plan_memory,

@@ -115,7 +115,8 @@ class AsyncCalls(Connection):
             ``workers`` (threads, or MPI ranks), ``checkpoint_every`` (supersteps), ``memory_mb`` and ``cpu_seconds``
             (limits of all processes together), ``deadline_s`` (seconds from submission), ``budget`` (in the currency of
             the cloud), ``labels`` (mapping), ``most_attempts`` (number of worker losses after which the job fails),
-            and, with ``runner="cloud"``, ``policy`` (scheduler policy) and ``cloud_name`` (catalogue of machine types).
+            and, with ``runner="cloud"``, ``policy`` (scheduler policy), ``cloud_name`` (catalogue of machine types) and
+            ``machines`` (number of rented machines, with one MPI rank on each if there are several).
 
         Returns
         -------

@@ -58,9 +58,12 @@ class GraphOptions(JobOptions, total=False):
         Limits of all processes together.
     policy, cloud_name : str
         With the runner ``cloud``: scheduler policy, and catalogue of machine types.
+    machines : int
+        With the runner ``cloud``: number of rented machines.
     """
 
     workers: int | None
+    machines: int | None
     checkpoint_every: int | None
     memory_mb: int | None
     cpu_seconds: float | None

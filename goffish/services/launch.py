@@ -65,8 +65,8 @@ class Launcher:
             self._jobs = PatientJobs(engine, f"launch-{number}")
             self._supervisor = Supervisor(self._jobs, home / "jobs", {"cloud": runner}, slots=1)
             self._held, self._begun = held.pop_all(), False
-        #: Name of the machine that the job holds by the events so far; empty if none.
-        self.machine = ""
+        #: Names of the machines that the job holds by the events so far.
+        self.machines: list[str] = []
         self._after = 0
 
     def __enter__(self) -> Launcher:
@@ -113,7 +113,9 @@ class Launcher:
             self._after = event.number
             if event.kind in ("machine", "lost"):
                 ending = next((text for text in _HOLDS if event.text.endswith(text)), None)
-                self.machine = "" if ending is None else event.text.removesuffix(ending)
+                self.machines = [name for name in self.machines if not event.text.startswith(f"{name} ")]
+                if ending is not None:
+                    self.machines.append(event.text.removesuffix(ending))
         return events, over
 
     def job(self, job: str) -> Job:
@@ -158,7 +160,7 @@ def _choices(planned: Planned, kind: int, offers: list[Offer]) -> Iterator[dict[
         spot = offer.market == "spot"
         price = offer.price_per_hour if offer.available else None
         if spot:
-            cost = None if price is None else float(rent(hours * HOUR_S, price, billing))
+            cost = None if price is None else float(rent(hours * HOUR_S, price, billing)) * planned.need.machines
         else:
             cost = on_demand_cost(market, plan.work, kind)
         yield {

@@ -150,7 +150,7 @@ def user_data(job: Job, *, python: str, wheel: str | None, setup: Sequence[str] 
                 f"\"$python\" -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' "
                 f"{shlex.quote(wheel)} {file}"
             )
-        lines.append(f'"$python" -m pip install --quiet {file}"[aws]"')
+        lines.append(f'"$python" -m pip install --quiet {file}"[aws,mpi]"')
     lines.append(f'"$python" -m goffish.cloud.providers.boot \'{job.packed()}\' "$began"')
     script = "\n".join(lines) + "\n"
     if len(script.encode()) > MOST_USER_DATA:

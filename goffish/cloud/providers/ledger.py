@@ -153,7 +153,7 @@ class Ledger:
             id=str(number), machine_type=one.machine_type, market=one.market, zone=one.zone or "", state=entry.state,
             reason=entry.reason, tags=one.tags, requested_s=entry.requested_s, started_s=entry.requested_s,
             ended_s=entry.ended_s, exit_code=entry.exit_code,
-            notice_s=entry.taken_s if self.announced(number, now) else None,
+            notice_s=entry.taken_s if self.announced(number, now) else None, address="127.0.0.1",
         )  # fmt: skip
 
     def announced(self, number: int, now: float) -> bool:

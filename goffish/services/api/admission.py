@@ -13,7 +13,7 @@ from goffish.services.api.wire import known_cloud, known_dataflow
 from goffish.services.runners.flow_folder import FlowFolder, check_description
 from goffish.services.runners.flows import NO_FLOWS
 from goffish.services.runners.limits import UNLIMITED, JobLimits
-from goffish.services.runners.order import Files, as_named
+from goffish.services.runners.order import Files, as_named, check_machines
 from goffish.services.store.spec import DataflowJob, FlowJob, GraphJob, JobSpec
 
 
@@ -147,6 +147,9 @@ def check_workers(workers: int, field: str, limits: JobLimits) -> None:
 
 def _check_sizes_of(job: GraphJob | FlowJob, field: str, limits: JobLimits) -> None:
     check_workers(job.processes if isinstance(job, FlowJob) else job.workers, f"{field}.workers", limits)
+    if isinstance(job, GraphJob) and job.machines > limits.machines:
+        problem = f"{job.machines:,} exceeds the server's limit of {limits.machines:,} (--max-machines)"
+        raise InputError(f"{field}.machines: {problem}")
     if job.memory_mb is not None and limits.memory_mb is not None and job.memory_mb > limits.memory_mb:
         problem = f"{job.memory_mb:,} MB exceed the server's limit of {limits.memory_mb:,} MB (--max-memory)"
         raise InputError(f"{field}.memory_mb: {problem}")
@@ -175,6 +178,10 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
     if graph.runner not in ("local", "cloud"):
         for name in made.only_whole():
             raise InputError(f"spec.graph.options: {name} is supported in memory only; choose the runner local")
+    try:
+        check_machines(graph, made)
+    except InputError as error:
+        raise InputError(f"spec.graph.{error}") from None
     if Path(files.input).is_dir() and not is_store(files.input):
         raise InputError(f"spec.graph.input_uri: {graph.input_uri} is a folder without manifest.json; give a store")
     if graph.runner == "cloud":

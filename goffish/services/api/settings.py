@@ -57,7 +57,7 @@ class Settings:
         Maximum concurrent calls per client.
     max_queued, max_queued_per_client : int
         Maximum number of queued jobs, in total and per client.
-    max_workers, max_cores, max_memory_mb, max_run_s, max_option, max_storage_mb
+    max_workers, max_cores, max_memory_mb, max_run_s, max_option, max_storage_mb, max_machines
         Limits per job; see `JobLimits`. Default of the memory: 80 % of RAM divided by `slots`.
     max_message_bytes, max_upload_bytes : int
         Maximum size of a message, and of one upload.
@@ -107,6 +107,7 @@ class Settings:
     max_run_s: float = 86_400.0
     max_option: int = 10_000_000
     max_storage_mb: int = 10_240
+    max_machines: int = 8
     max_message_bytes: int = 4 << 20
     max_upload_bytes: int = 1 << 30
     max_uploads_bytes: int = 10 << 30
@@ -151,7 +152,7 @@ class Settings:
             ("max-streams", self.max_streams, 1), ("max-queued-per-client", self.max_queued_per_client, 1),
             ("max-workers", self.max_workers, 1), ("max-option", self.max_option, 1),
             ("max-cores", self.max_cores, 1), ("max-memory", self.max_memory_mb, 512),
-            ("max-storage", self.max_storage_mb, 1),
+            ("max-storage", self.max_storage_mb, 1), ("max-machines", self.max_machines, 1),
         ):  # fmt: skip
             if value is not None and value < least:
                 raise InputError(f"--{option} {value}: must be at least {least}")
@@ -173,7 +174,10 @@ class Settings:
         memory = self.max_memory_mb
         if memory is None:
             memory = max(512, int(psutil.virtual_memory().total * _SHARE / self.slots) >> 20)
-        return JobLimits(self.max_workers, self.max_cores, memory, self.max_run_s, self.max_option, self.max_storage_mb)
+        return JobLimits(
+            self.max_workers, self.max_cores, memory, self.max_run_s, self.max_option, self.max_storage_mb,
+            self.max_machines,
+        )  # fmt: skip
 
 
 def is_local(address: str) -> bool:

@@ -26,11 +26,15 @@ from goffish.services.runners.folder import Busy
 from goffish.services.runners.held import Kept, wait_until_free
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.mirror import BadFolder, Mirror
-from goffish.services.runners.order import Files, Resolve, as_named, order_of
+from goffish.services.runners.order import Files, Resolve, as_named, of_team, order_of
 from goffish.services.runners.processes import concluded
 from goffish.services.runners.rented import Rented, RentedJob
+from goffish.services.runners.rented_team import RentedTeam
 from goffish.services.store.records import Clock, State
 from goffish.services.store.spec import DEFAULT_POLICY, GraphJob, SpotPolicy
+
+#: Folder in that of a job with several machines of this computer, which is their storage.
+_STORAGE = "storage"
 
 
 class Renting(NamedTuple):
@@ -98,6 +102,8 @@ class CloudRunner:
         Of jobs that name none.
     provider : str
         Name of the provider, for reports of costs.
+    connected : bool
+        Whether machines of a job can reach each other.
     """
 
     resolve: Resolve
@@ -111,6 +117,7 @@ class CloudRunner:
     jobs_at: str | None = None
     policy: SpotPolicy = DEFAULT_POLICY
     provider: str = "local"
+    connected: bool = True
 
     def run(self, attempt: Attempt) -> Ended:
         """Plan the job, and rent machines until it ends."""
@@ -126,8 +133,11 @@ class CloudRunner:
         graph = job.spec.graph
         assert graph is not None
         mirror = None
-        if self.jobs_at is not None:
-            mirror = Mirror(folder, f"{self.jobs_at.rstrip('/')}/{job.id}", self.limits.storage_mb)
+        if self.jobs_at is not None or graph.machines > 1:
+            place = str(folder.path.absolute() / _STORAGE)
+            if self.jobs_at is not None:
+                place = f"{self.jobs_at.rstrip('/')}/{job.id}"
+            mirror = Mirror(folder, place, self.limits.storage_mb)
         wait_until_free(folder)
         if mirror is not None:
             with contextlib.suppress(BadFolder):  # once more with its machine, if there is one
@@ -142,8 +152,14 @@ class CloudRunner:
         machines_folder = folder.path / "machines"
         shutil.rmtree(machines_folder, ignore_errors=True)
         order = order_of(graph, files, self.limits)
+        if graph.machines > 1:
+            assert mirror is not None
+            order |= of_team(mirror.place, graph)
         renting = self._renting(planned, machines_folder, self.clock.now() - (job.started or job.submitted))
-        job_plan = RentedJob(attempt, planned.plan, planned.need, order, mirror, planned.sized.start_s * self.pace)
+        job_plan = RentedJob(
+            attempt, planned.plan, planned.need, order, mirror, planned.sized.start_s * self.pace,
+            stays=self.jobs_at is not None,
+        )  # fmt: skip
         return asyncio.run(self._rented(job_plan, renting))
 
     def plan(
@@ -170,13 +186,18 @@ class CloudRunner:
             The input cannot be read, or the job cannot be planned.
         """
         catalogue, remote = self.cloud(graph.cloud_name), self.jobs_at is not None
+        if graph.machines > 1 and not self.connected:
+            raise InputError(
+                f"machines: {graph.machines}; machines of this provider cannot reach each other: list security_groups "
+                "in its options, one with an inbound rule for itself"
+            )
         try:
             sized = size_of(graph, files.input, catalogue, self.environment)
         except InputError as error:
             raise InputError(as_named(str(error), files.names)) from None
         if remote:
             sized = replace(sized, share=1.0)  # real cores
-        need = replace(sized.need(catalogue, self.pace, left_s), notice=remote)
+        need = replace(sized.need(catalogue, self.pace, left_s), notice=remote, machines=graph.machines)
         if core_hours is not None:
             need = replace(need, core_hours=core_hours)
         plan = self.planner.plan(catalogue, graph.policy or self.policy, need, check)
@@ -205,7 +226,8 @@ class CloudRunner:
     async def _rented(self, job: RentedJob, renting: Renting) -> Ended:
         provider = self.rent(renting)
         try:
-            return await Rented(job, provider, self.pace).run()
+            loop = Rented if job.need.machines == 1 else RentedTeam
+            return await loop(job, provider, self.pace).run()
         finally:
             await provider.close()
 

@@ -112,6 +112,11 @@ def size_of(graph: GraphJob, path: str, catalogue: Catalogue, environment: Mappi
         for field, option in (("supersteps", "supersteps"), ("sources", "pivots"))
         if (text := graph.options.get(option, "")).isdecimal() and int(text) > 0
     }
+    if graph.machines > 1:
+        if size is None and shape.partitions < graph.machines:
+            raise InputError(f"machines: {graph.machines} exceed the {shape.partitions} partitions of the store")
+        if any((algorithm, "mpi") in one.models for one in calibrations()):
+            fixed |= {"engine": "mpi", "workers": threads * graph.machines}
     return Sized(estimate(replace(shape, **fixed)), share, remark, start_s)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from goffish.cloud.catalogue import Billing, Catalogue, MachineType
-from goffish.cloud.prices import Trace, in_slots
+from goffish.cloud.prices import ANY_PRICE, Trace, in_slots
 from goffish.cloud.spot_market import machine_trace, spot_price
 from goffish.errors import InputError
 from goffish.scheduling.spot.agent import Agent
@@ -65,6 +65,8 @@ class Need:
         Minimum slot length.
     notice : bool
         Whether a worker ends with a checkpoint before its machine is taken back.
+    machines : int
+        Number of machines at a time. Policies see them as one machine, with the price and the cores of all.
     """
 
     core_hours: float
@@ -73,6 +75,7 @@ class Need:
     left_s: float | None
     least_slot_s: float
     notice: bool = False
+    machines: int = 1
 
 
 class Risk(NamedTuple):
@@ -200,12 +203,12 @@ class Planner:
         InputError
             The catalogue has no spot machine types, or the job is too large to plan.
         """
-        spot = spot_classes(catalogue)
-        key = catalogue.model_dump_json()
+        spot = [_together(one, need.machines) for one in spot_classes(catalogue)]
+        key = catalogue.model_dump_json(), need.machines
         while not self._lock.acquire(timeout=_LOOK_S):
             check()
         try:
-            traces = _kept(self._markets, key, lambda: _histories(spot))
+            traces = _kept(self._markets, key, lambda: _histories(spot, need.machines))
             chosen = _choose(spot, traces, need)
             least_s = need.startup_s + need.core_hours * HOUR_S / max(_cores(spot[at]) for at in chosen)
             least_s = max(least_s, 2 * max(need.least_slot_s, _SLOTS_S[0]))  # a slot to start, and one to work
@@ -280,14 +283,25 @@ def _span(traces: Sequence[Trace]) -> tuple[float, float]:
     return max(trace.start for trace in traces), min(trace.end for trace in traces)
 
 
-def _histories(spot: Sequence[MachineType]) -> list[Trace]:
-    """Return the prices of the first half of the common period of all histories."""
+def _together(one: MachineType, machines: int) -> MachineType:
+    """Return a machine type that stands for several machines of a type."""
+    return one.model_copy(
+        update={"cores": one.cores * machines, "price_per_hour": one.price_per_hour * machines}
+    )  # fmt: skip
+
+
+def _histories(spot: Sequence[MachineType], machines: int) -> list[Trace]:
+    """Return the prices of machines in the first half of the common period of all histories."""
     traces = [machine_trace(one) for one in spot]
     first, last = _span(traces)
     if not last > first:
         raise InputError("the price histories of the catalogue do not overlap")
     middle = (first + last) / 2
-    return [replace(trace.between(first, middle), name=one.name) for trace, one in zip(traces, spot, strict=True)]
+    return [
+        replace(part, name=one.name, prices=np.where(part.prices < ANY_PRICE, part.prices * machines, part.prices))
+        for trace, one in zip(traces, spot, strict=True)
+        for part in (trace.between(first, middle),)
+    ]
 
 
 def _cores(one: MachineType) -> int:
@@ -337,7 +351,8 @@ def _market(
                        ages=1)
         if one.availability is None
         else availability_class(
-            trace, 1, one.price_per_hour, slot_s, spot_price(one, trace.start, trace.end), estimator="recent", ages=1
+            trace, 1, one.price_per_hour, slot_s, spot_price(one, trace.start, trace.end) * need.machines,
+            estimator="recent", ages=1,
         )
         for trace, one in zip(traces, classes, strict=True)
     ]  # fmt: skip

@@ -1,12 +1,14 @@
-"""What a job holds of its provider, and what it has cost, kept beyond a crash of the server."""
+"""The machines that a job holds, and what they have cost, kept beyond a crash of the server."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
+from goffish.cloud.providers import Machine, Provider, Request
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
 from goffish.services.runners.processes import end_worker
 
@@ -56,3 +58,65 @@ class Kept:
     def write(self, folder: JobFolder) -> None:
         """Write all, for `read`."""
         write_whole(folder.path / _KEPT, json.dumps(asdict(self)), durable=False)
+
+
+class Held:
+    """The machines of a job: all of one machine type and market.
+
+    Parameters
+    ----------
+    provider : Provider
+    job : str
+        ID of the job, by which its machines are found again.
+    folder : JobFolder
+    cost : float
+        Of the job so far.
+
+    Attributes
+    ----------
+    machines : dict
+        By name, in the order in which they were requested.
+    kept : Kept
+    """
+
+    def __init__(self, provider: Provider, job: str, folder: JobFolder, cost: float) -> None:
+        self._provider, self._folder = provider, folder
+        self.tags = {JOB: job}
+        self.machines: dict[str, Machine] = {}
+        self.kept = Kept.read(folder, cost)
+
+    def __len__(self) -> int:
+        return len(self.machines)
+
+    @property
+    def one(self) -> Machine:
+        """Any of the machines."""
+        return next(iter(self.machines.values()))
+
+    async def request(self, name: str, request: Request) -> None:
+        """Request a machine.
+
+        Raises
+        ------
+        CapacityError
+            There is none now.
+        """
+        self.machines[name] = await self._provider.request(request)
+
+    async def refresh(self) -> None:
+        """Read the states of all machines; a provider may not list one for a moment."""
+        listed = {one.id: one for one in await self._provider.machines(self.tags)}
+        self.machines = {name: listed.get(one.id, one) for name, one in self.machines.items()}
+
+    async def release(self, names: Collection[str]) -> None:
+        """Release machines, or what is left of them."""
+        if names:
+            await self._provider.release([self.machines[name].id for name in names])
+
+    async def count(self) -> float:
+        """Return what the job has cost until now."""
+        machines = await self._provider.machines(self.tags)
+        costs = await self._provider.costs(machines)
+        self.kept.costs |= {one.tags[TURN]: cost for one, cost in zip(machines, costs, strict=True)}
+        self.kept.write(self._folder)
+        return sum(self.kept.costs.values())

@@ -31,6 +31,8 @@ class JobLimits:
         Maximum value of integer options of policies and algorithms, except seeds and labels.
     storage_mb : int, optional
         Maximum size of the folder of a flow job, and of the result of a job on rented machines, in MB.
+    machines : int
+        Maximum rented machines.
     """
 
     workers: int = 1024
@@ -39,6 +41,7 @@ class JobLimits:
     run_s: float = float("inf")
     option: int = 1 << 62
     storage_mb: int | None = None
+    machines: int = 256
 
     def memory_of(self, job: GraphJob | FlowJob | None) -> int | None:
         """Return the memory limit of a job, in MB: the requested limit, at most that of the server."""
@@ -52,6 +55,7 @@ class JobLimits:
         memory, ranks = self.memory_of(job), 1
         if job is not None and getattr(job, "runner", "") == "mpi":
             ranks = job.workers
+        ranks *= getattr(job, "machines", 1)
         return {"memory_mb": memory, "process_mb": memory and max(1, memory // ranks), "cores": self.cores}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from goffish.errors import JobError
 from goffish.gofs.files import Folder, NoSuchFileError, TooLargeError, open_folder
+from goffish.partial import is_uri
 from goffish.services.runners.folder import JobFolder, write_whole
 
 _ORDER, _TURN, _DONE, _RESULT, _PROGRESS, _LOG, _WISHES = (
@@ -32,6 +33,8 @@ _WORKER = "worker-{turn}.json"
 _MOST_LOG = 1 << 18
 #: Maximum bytes of a JSON file of a worker.
 _MOST_JSON = 4 << 20
+#: Maximum bytes of a short text.
+_MOST_TEXT = 1000
 #: Maximum value of a number of supersteps or rows.
 _MOST_COUNT = 1 << 62
 
@@ -65,9 +68,12 @@ class Mirror:
     # The server.
 
     def publish(self) -> None:
-        """Write the order of `JobFolder.prepare` to storage, after the files of the server that it names."""
+        """Write the order of `JobFolder.prepare` to storage, after the files of the server that it names.
+
+        Machines whose storage is a folder of this computer read the files where they are.
+        """
         order = json.loads(self.folder.order.read_bytes())
-        for number, path in enumerate(map(Path, order.get("names", {}))):
+        for number, path in enumerate(map(Path, order.get("names", {})) if is_uri(self.place) else ()):
             for file in [path] if path.is_file() else _files(path):
                 name = f"{_FILES}/{number}/{file.relative_to(path.parent).as_posix()}"
                 if self.store.size(name) is None:
@@ -118,9 +124,11 @@ class Mirror:
         return found
 
     def worker(self, turn: str) -> dict[str, Any]:
-        """Return what the worker of a turn has said about itself: ``code`` when it has ended."""
-        code = self._fetch(_WORKER.format(turn=turn), lambda _: True).get("code")
-        return {"code": code} if isinstance(code, int) and abs(code) < 1 << 16 else {}
+        """Return what the worker of a turn has said about itself: ``code`` when it has ended, perhaps an ``error``."""
+        found = self._fetch(_WORKER.format(turn=turn), lambda _: True)
+        code, error = found.get("code"), found.get("error")
+        said: dict[str, Any] = {"code": code} if isinstance(code, int) and abs(code) < 1 << 16 else {}
+        return said | ({"error": error[:_MOST_TEXT]} if isinstance(error, str) else {})
 
     def has_begun(self, turn: str) -> bool:
         """Whether the worker of a turn has begun."""
@@ -128,17 +136,31 @@ class Mirror:
 
     # The worker.
 
-    def fetch_all(self) -> None:
-        """Read the order, the turn and what earlier workers have left."""
+    def fetch_all(self, *, checkpoints: bool = True) -> None:
+        """Read the order, the turn and what earlier workers have left.
+
+        Parameters
+        ----------
+        checkpoints : bool
+            Whether to read checkpoints; the ranks of several machines read them from storage.
+        """
         for name in (_ORDER, _TURN, _DONE):
             self._read(name)
         for name in self.store.list():
-            if name.startswith((f"{_CHECKPOINTS}/", f"{_FILES}/")):
+            if name.startswith((f"{_CHECKPOINTS}/", f"{_FILES}/")[not checkpoints :]) and name not in self._written:
                 if ".." in name.split("/"):  # object storage accepts any name
                     raise JobError(f"{self.place}/{name}: not the name of a file of a job")
                 self._read(name)
                 self._note(name)
         self._rename_files()
+
+    def is_current(self, turn: str) -> bool:
+        """Whether a turn is that which the server has opened last."""
+        return bool(self.store.read(_TURN, _MOST_TEXT).to_pybytes() == turn.encode())
+
+    def is_done(self) -> bool:
+        """Whether the job has a result."""
+        return self.store.size(_DONE) is not None
 
     def _rename_files(self) -> None:
         """Let the order name files as they are called here."""

@@ -10,6 +10,7 @@ from goffish.errors import InputError
 from goffish.services.runners.limits import JobLimits
 
 if TYPE_CHECKING:
+    from goffish.algorithms.algorithm import Algorithm
     from goffish.services.store.spec import GraphJob
 
 Resolve = Callable[[str], str]
@@ -66,11 +67,45 @@ def as_named(text: str, names: Mapping[str, str]) -> str:
     return text
 
 
+def check_machines(graph: GraphJob, made: Algorithm) -> None:
+    """Check that an algorithm with its options can run on the machines of a job.
+
+    Parameters
+    ----------
+    graph : GraphJob
+    made : Algorithm
+
+    Raises
+    ------
+    InputError
+        It runs in memory only, and there are several.
+    """
+    if graph.machines == 1:
+        return
+    if made.in_memory:
+        raise InputError(f"machines: {graph.machines}; {graph.algorithm} runs in memory, on one machine")
+    for name in made.only_whole():
+        raise InputError(f"machines: {graph.machines}; the option {name} is supported in memory, on one machine")
+
+
+def of_team(place: str, graph: GraphJob) -> dict[str, Any]:
+    """Return what the order of ranks on several machines has beside that of `order_of`.
+
+    Parameters
+    ----------
+    place : str
+        Folder of the job in storage.
+    graph : GraphJob
+    """
+    # The same partitions for teams of any size, so that each resumes from the checkpoints of the others.
+    return {"checkpoints": f"{place}/checkpoints", "parts": graph.machines * graph.workers}
+
+
 def order_of(graph: GraphJob, files: Files, limits: JobLimits) -> dict[str, Any]:
     """Return the order of a worker."""
-    engine = graph.runner if graph.runner in ("mpi", "spark") else "local"
+    engine = "mpi" if graph.machines > 1 else graph.runner if graph.runner in ("mpi", "spark") else "local"
     return {
         "algorithm": graph.algorithm, **files._asdict(), "engine": engine,
-        "threads": graph.workers if engine == "local" else 1, "checkpoint_every": graph.checkpoint_every,
-        "limits": limits.order(graph),
+        "threads": graph.workers if engine == "local" or graph.machines > 1 else 1,
+        "checkpoint_every": graph.checkpoint_every, "limits": limits.order(graph),
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -18,7 +18,7 @@ from goffish.scheduling.spot.model import Market
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan
 from goffish.services.runners.folder import JobFolder
-from goffish.services.runners.held import JOB, TURN, Kept, wait_until_free
+from goffish.services.runners.held import TURN, Held, wait_until_free
 from goffish.services.runners.mirror import BadFolder, Mirror
 from goffish.services.runners.processes import EventWriter, concluded, lost, over_limit, worker_command
 from goffish.services.runners.worker import NOTICED
@@ -34,13 +34,28 @@ _Found = TypeVar("_Found")
 #: Module of workers whose folder is in object storage.
 _REMOTE = "goffish.services.runners.remote_worker"
 #: Exit codes of workers after a notice: as it should be, or while their process was starting.
-_NOTICED = (NOTICED, -signal.SIGTERM, 128 + signal.SIGTERM)
+AFTER_NOTICE = (NOTICED, -signal.SIGTERM, 128 + signal.SIGTERM)
 #: Wrapper that appends the output of a command to the log given as its first argument.
 _LOGGED = ("/bin/sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
 
 
 class RentedJob(NamedTuple):
-    """An attempt and its plan, the order of its workers, its folder in storage, and the time that a start takes."""
+    """An attempt and its plan.
+
+    Attributes
+    ----------
+    attempt : Attempt
+    plan : Plan
+    need : Need
+    order : dict
+        Of its workers.
+    mirror : Mirror, optional
+        Its folder in storage.
+    start_s : float
+        Time that a start takes, in simulated seconds.
+    stays : bool
+        Whether machines outlive the server.
+    """
 
     attempt: Attempt
     plan: Plan
@@ -48,6 +63,7 @@ class RentedJob(NamedTuple):
     order: dict[str, Any]
     mirror: Mirror | None = None
     start_s: float = 0.0
+    stays: bool = False
 
 
 @dataclass
@@ -77,17 +93,16 @@ class Rented:
     """Control loop of an attempt, which uses one machine at a time."""
 
     def __init__(self, job: RentedJob, provider: Provider, pace: float) -> None:
-        attempt, plan, need, self._order, self._mirror, start_s = job
+        attempt, plan, need, self._order, self._mirror, start_s, self._stays = job
         self._attempt, self._plan, self._need = attempt, plan, need
         self._provider, self._pace = provider, pace
         assert attempt.job.spec.graph is not None
         self._graph = attempt.job.spec.graph
         self._events = EventWriter(attempt)
         self._saved = attempt.folder.saved
-        self._kept = Kept.read(attempt.folder, attempt.job.cost)
+        self._held = Held(provider, str(attempt.job.id), attempt.folder, attempt.job.cost)
         #: Core-hours left from the last checkpoint, and the target time of a job without a deadline.
         self._left, self._until_s = need.core_hours, plan.slots * plan.slot_s
-        self._machine: Machine | None = None
         self._choice = -1
         self._prices: list[float] = []  # of all choices
         self._cost = attempt.job.cost
@@ -110,15 +125,14 @@ class Rented:
         try:
             return await self._control()
         except BadFolder as error:
-            if self._machine is not None:
-                await self._provider.release([self._machine.id])
-                await self._forget("machine", f"{self._name} released")
+            await self._held.release(self._held.machines)
+            await self._forget(list(self._held.machines), "machine", "released")
             return Ended(State.FAILED, str(error))
 
     async def _control(self) -> Ended:
         attempt = self._attempt
         next_decision = next_write = 0.0
-        look_s, report_s = (_LOOK_S, _REPORT_S) if self._mirror is None else (_REMOTE_LOOK_S, _REMOTE_REPORT_S)
+        look_s, report_s = (_REMOTE_LOOK_S, _REMOTE_REPORT_S) if self._stays else (_LOOK_S, _REPORT_S)
         while not await self._patiently(self._adopt):  # there may be a machine that runs the job
             if (why := attempt.stops()) is not None:
                 return self._over(attempt.ended(why))
@@ -126,7 +140,7 @@ class Rented:
         while True:
             why = attempt.stops()
             if why is not None:
-                if why != "drained" or self._mirror is None:  # the next server finds the machine
+                if why != "drained" or not self._stays:  # the next server finds the machine
                     await self._give_back("released")
                 return self._over(attempt.ended(why))
             if self._runs and time.monotonic() >= next_write:
@@ -134,12 +148,12 @@ class Rented:
                 if limit is not None:
                     await self._give_back("released")
                     return self._over(limit)
-            had = self._machine is not None
+            had = bool(self._held)
             ended = await self._patiently(self._look) if had else self._done()
             if ended is not None:
                 return ended
             saved = had and self._asked and await self._patiently(self._look_for_checkpoint)
-            if saved or (self._machine is not None) != had or self._provider.now >= next_decision:
+            if saved or bool(self._held) != had or self._provider.now >= next_decision:
                 await self._patiently(self._decide)
                 next_decision = self._provider.now + self._plan.slot_s
                 self._rest()
@@ -164,46 +178,34 @@ class Rented:
         self._problem = ""
         return found
 
-    async def _find(self, before: Machine) -> Machine:
-        """Return the state of a machine; a provider may not list it for a moment."""
-        machines = await self._provider.machines(self._tags)
-        return next((one for one in machines if one.id == before.id), before)
-
-    @property
-    def _tags(self) -> dict[str, str]:
-        return {JOB: str(self._attempt.job.id)}
-
     async def _adopt(self) -> bool:
-        """Go on with the machine of a server that was killed, and release others; return True."""
+        """Go on with the machines of a server that was killed, and release others; return True."""
         attempt, market = self._attempt, self._plan.market
         choices = {_type(market, choice): choice for choice in range(market.choices)}
         await self._count()
-        for one in await self._provider.machines(self._tags):
-            if one.ended:
-                await self._provider.release([one.id])
-                continue
+        for one in await self._provider.machines(self._held.tags):
             choice = choices.get((one.machine_type, one.market))
-            if choice is None or self._machine is not None or one.tags.get(TURN) != attempt.folder.turn:
+            if one.ended or choice is None or not self._accepts(one, choice):
                 await self._provider.release([one.id])
                 continue
-            self._machine, self._choice, self._turn = one, choice, one.tags[TURN]
-            self._asked_s = one.requested_s
+            self._held.machines[one.tags[TURN]] = one
+            self._choice, self._turn, self._asked_s = choice, attempt.folder.turn, one.requested_s
             await self._look_up_prices()
             self._price = self._prices[choice]
             if attempt.job.state == State.PLANNED:
-                attempt.move(State.PROVISIONING, f"{self._name} found again")
-            await self._note_machine("machine", f"{self._name} found again")
-        if self._machine is None and attempt.job.state in (State.PROVISIONING, State.RUNNING):
+                attempt.move(State.PROVISIONING, f"{_named(one)} found again")
+            await self._note_machine(one, "machine", "found again")
+        if not self._held and attempt.job.state in (State.PROVISIONING, State.RUNNING):
             attempt.move(State.MIGRATING, "machines stopped with the killed server")
         return True
 
+    def _accepts(self, one: Machine, choice: int) -> bool:
+        """Whether a machine that was found again can go on."""
+        return not self._held and one.tags.get(TURN) == self._attempt.folder.turn
+
     async def _count(self) -> None:
         """Update what the job has cost."""
-        machines = await self._provider.machines(self._tags)
-        costs = await self._provider.costs(machines)
-        self._kept.costs |= {one.tags[TURN]: cost for one, cost in zip(machines, costs, strict=True)}
-        self._cost = sum(self._kept.costs.values())
-        self._kept.write(self._attempt.folder)
+        self._cost = await self._held.count()
 
     @property
     def _worker(self) -> int | str | None:
@@ -214,9 +216,9 @@ class Rented:
 
     async def _look(self) -> Ended | None:
         """Check the machine and its worker; return the outcome if the attempt has ended."""
-        before, attempt, folder = self._machine, self._attempt, self._attempt.folder
-        assert before is not None
-        self._machine = machine = await self._find(before)
+        attempt, folder = self._attempt, self._attempt.folder
+        await self._held.refresh()
+        machine, names = self._held.one, list(self._held.machines)
         if self._asked_s is not None:
             self.delays.start_s = max(self.delays.start_s, self._provider.now - self._asked_s)
             if self._worker != self._session:
@@ -228,9 +230,8 @@ class Rented:
         if machine.state in ("failed", "interrupted"):
             wait_until_free(folder)
             taken = machine.state == "interrupted"
-            await self._provider.release([machine.id])  # what is left of it
-            text = "was interrupted" if taken else "has failed"
-            await self._forget("lost", f"{self._name} {text}: {machine.reason}")
+            await self._held.release(names)  # what is left of it
+            await self._forget(names, "lost", f"{'was interrupted' if taken else 'has failed'}: {machine.reason}")
             if folder.done is not None:
                 return self._done()
             if not taken:
@@ -239,13 +240,13 @@ class Rented:
             return None
         if machine.state == "running" and not self._runs:
             self._runs, self._begun_s = True, self._provider.now
-            attempt.move(State.RUNNING, f"on {self._name}")
+            attempt.move(State.RUNNING, f"on {_named(machine)}")
         if machine.state == "finished":
             await self._give_back("released")
             code = machine.exit_code
             if self._mirror is not None:  # not every provider reports it
                 code = self._mirror.worker(self._turn).get("code", code)
-            if code in _NOTICED:  # the machine has not been taken back yet
+            if code in AFTER_NOTICE:  # the machine has not been taken back yet
                 attempt.move(State.MIGRATING, "spot interruption announced; resuming from the checkpoint")
                 return None
             return self._over(lost(folder, code))
@@ -278,7 +279,7 @@ class Rented:
         plan, market = self._plan, self._plan.market
         self._keep_saved()
         await self._look_up_prices()
-        prices = [self._prices[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
+        prices = [self._times(self._prices[market.spot_choice(kind, 0)]) for kind in range(len(market.classes))]
         await self._report_price()
         left, begun_s = self._slots_left(), self._provider.now
         action = plan.decide(left, self._status(), prices)
@@ -291,7 +292,7 @@ class Rented:
             await self._give_back(why)
             self._attempt.move(State.MIGRATING, why)
             action = plan.decide(left, self._status(), prices)
-        if action >= START and self._machine is None:
+        if action >= START and not self._held:
             choice = action - START
             # A bid below the price is not granted.
             if not market.rules.spot[choice] or prices[int(market.rules.kind[choice])] <= market.rules.bid[choice]:
@@ -315,7 +316,7 @@ class Rented:
     def _rest(self) -> None:
         """Record once that the policy is waiting without a machine."""
         attempt, saved, policy = self._attempt, self._attempt.folder.saved, self._plan.name
-        if self._machine is not None:
+        if self._held:
             self._waits = False
         elif attempt.job.state == State.MIGRATING and saved is not None:
             attempt.move(State.CHECKPOINTED, f"checkpoint of superstep {saved}; {policy} is waiting to rent a machine")
@@ -334,79 +335,94 @@ class Rented:
         if attempt.job.state != State.PROVISIONING:  # as it is after a refusal
             attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
         wait_until_free(folder)
-        turn = folder.prepare(self._order, attempt.job.attempts, _turns(folder, attempt.job.attempts) + 1)
+        turn = folder.prepare(self._order, attempt.job.attempts, turns_of(folder, attempt.job.attempts) + 1)
         self._asked_s, self._session, self._turn = self._provider.now, self._worker, turn
         if self._mirror is None:
             command = (*_LOGGED, str(folder.log.absolute()), *worker_command(folder.path.absolute(), turn))
         else:
             self._mirror.publish()
             command = ("python", "-m", _REMOTE, self._mirror.place, turn)
-        machine_type, on = _type(plan.market, choice)
-        bid = float(plan.market.rules.bid[choice]) if on == "spot" else None
-        request = Request(
-            machine_type=machine_type, market=on, max_price=bid, command=command,
-            tags=self._tags | {TURN: turn}, token=f"{attempt.job.id}-{turn}",
-        )  # fmt: skip
+        self._choice, self._runs = choice, False
         try:
-            self._machine = await self._provider.request(request)
+            await self._rent(turn, command, left)
         except CapacityError as error:
             attempt.note("wait", str(error))
-            return
-        self._choice, self._price, self._runs = choice, self._prices[choice], False
+
+    async def _rent(self, name: str, command: Sequence[str], left: int) -> None:
+        """Request a machine of the current choice.
+
+        Raises
+        ------
+        CapacityError
+            There is none now.
+        """
+        plan, choice = self._plan, self._choice
+        machine_type, on = _type(plan.market, choice)
+        await self._held.request(name, Request(
+            machine_type=machine_type, market=on, max_price=self._bid if on == "spot" else None, command=command,
+            tags=self._held.tags | {TURN: name}, token=f"{self._attempt.job.id}-{name}",
+        ))  # fmt: skip
+        self._price = self._prices[choice]
         # The first billing quantum is charged at once, to this machine.
         more = {"slots_left": left, "work_left": plan.units(self._left), "cost": self._cost}
-        await self._note_machine("machine", f"{self._name} started", more)
+        await self._note_machine(self._held.machines[name], "machine", "started", more)
 
     async def _give_back(self, text: str) -> None:
-        """Stop the machine, if any, and wait until its worker has ended."""
-        machine = self._machine
-        if machine is None:
+        """Stop the machines, if any, and wait until their workers have ended."""
+        if not self._held:
             return
-        begun_s = self._provider.now
-        await self._provider.release([machine.id])
+        begun_s, names = self._provider.now, list(self._held.machines)
+        await self._held.release(names)
         if self._mirror is not None:
             self._mirror.fetch_news()
         wait_until_free(self._attempt.folder)
         self.delays.release_s = max(self.delays.release_s, self._provider.now - begun_s)
-        await self._forget("machine", f"{self._name} {text}")
+        await self._forget(names, "machine", text)
 
-    async def _forget(self, kind: str, text: str) -> None:
-        """Record the end of a machine; work since the last checkpoint is lost."""
+    async def _forget(self, names: Sequence[str], kind: str, text: str) -> None:
+        """Record the end of machines; work since the last checkpoint is lost."""
+        if not names:
+            return
         self._events.write()
         self._keep_saved()
         await self._look_up_prices()
         if self._prices[self._choice] < ANY_PRICE:
             self._price = self._prices[self._choice]
-        await self._note_machine(kind, text)
-        self._machine, self._runs, self._asked_s = None, False, None
+        await self._held.refresh()
+        for name in names:
+            await self._note_machine(self._held.machines[name], kind, text)
+            del self._held.machines[name]
+        self._runs, self._asked_s = False, None
 
     async def _report_price(self) -> None:
-        """Record a price change of the machine; called once per slot."""
-        if self._machine is not None and self._price != self._prices[self._choice] < ANY_PRICE:
+        """Record a price change of the machines; called once per slot."""
+        if self._held and self._price != self._prices[self._choice] < ANY_PRICE:
             self._price = self._prices[self._choice]
-            self._attempt.note("price", f"{self._name}: {self._price:.4g} per hour", self._facts())
+            for one in self._held.machines.values():
+                self._attempt.note("price", f"{_named(one)}: {self._price:.4g} per hour", self._facts(one))
 
-    async def _note_machine(self, kind: str, text: str, more: dict[str, Any] | None = None) -> None:
+    async def _note_machine(self, machine: Machine, kind: str, text: str, more: dict[str, Any] | None = None) -> None:
         await self._count()
-        assert self._machine is not None
-        machine, cost = await self._find(self._machine), self._cost
-        life = {"cloud_begun_s": machine.requested_s, "cloud_ended_s": machine.ended_s, "cost": cost}
-        self._attempt.note(kind, text, self._facts() | life | (more or {}), cost=cost)
+        life = {"cloud_begun_s": machine.requested_s, "cloud_ended_s": machine.ended_s, "cost": self._cost}
+        facts = self._facts(machine) | life | (more or {})
+        self._attempt.note(kind, f"{_named(machine)} {text}", facts, cost=self._cost)
 
-    def _facts(self) -> dict[str, Any]:
-        assert self._machine is not None
-        market, choice = self._plan.market, self._choice
-        bid = float(market.rules.bid[choice]) if market.rules.spot[choice] else float("inf")
+    def _facts(self, machine: Machine) -> dict[str, Any]:
+        bid = self._bid if self._plan.market.rules.spot[self._choice] else float("inf")
         return {
-            "machine": self._machine.id, "class": self._machine.machine_type, "market": self._machine.market,
+            "machine": machine.id, "class": machine.machine_type, "market": machine.market,
             "price": self._price, "bid": bid if bid < ANY_PRICE else None,
         }  # fmt: skip
 
     @property
-    def _name(self) -> str:
-        assert self._machine is not None
-        where = "on the spot market" if self._machine.market == "spot" else "on demand"
-        return f"machine {self._machine.id}, {self._machine.machine_type} {where}"
+    def _bid(self) -> float:
+        """Bid of the current choice for one machine."""
+        bid = float(self._plan.market.rules.bid[self._choice])
+        return bid / self._need.machines if bid < ANY_PRICE else bid
+
+    def _times(self, price: float) -> float:
+        """Return the price of all machines of the plan, which policies see as one."""
+        return price * self._need.machines if price < ANY_PRICE else price
 
     def _slots_left(self) -> int:
         left_s = self._attempt.time_left_s
@@ -417,11 +433,11 @@ class Rented:
     def _status(self) -> Status:
         """Return the status of the job for the policy."""
         plan, saved = self._plan, self._plan.units(self._left)
-        if self._machine is None:
+        if not self._held:
             return submitted(saved)
         rules, spot = plan.market.rules, bool(plan.market.rules.spot[self._choice])
         automaton, hour = plan.market.spot if spot else plan.market.on_demand, 0
-        begun, now = self._machine.requested_s, self._provider.now
+        begun, now = self._held.one.requested_s, self._provider.now
         for _ in range(int((now - begun) / plan.slot_s)):
             hour = int(automaton.follow[hour])
         state = RUNNING if self._runs else STARTUP
@@ -429,11 +445,11 @@ class Rented:
         return Status(state, min(saved, plan.units(self._undone())), saved, self._choice, hour, 1, fixed)
 
     def _undone(self) -> float:
-        """Return the core-hours left if the current machine is not lost."""
+        """Return the core-hours left if no current machine is lost."""
         if not self._runs:
             return self._left
         worked = max(0.0, self._provider.now - self._begun_s - self._need.startup_s)
-        speed = int(self._plan.market.rules.speed[self._choice])
+        speed = int(self._plan.market.rules.speed[self._choice]) * len(self._held) / self._need.machines
         return max(0.0, self._left - worked / self._plan.slot_s * speed * self._plan.market.unit)
 
     def _keep_saved(self) -> None:
@@ -445,11 +461,11 @@ class Rented:
         done = self._left - self._undone()
         if done > 0:
             self._left, self._begun_s = self._left - done, self._provider.now - self._need.startup_s
-            self._kept.core_hours = self._left
-            self._kept.write(self._attempt.folder)
+            self._held.kept.core_hours = self._left
+            self._held.kept.write(self._attempt.folder)
 
     async def _report(self) -> None:
-        if self._mirror is not None and self._machine is not None:
+        if self._mirror is not None and self._held:
             self._mirror.fetch_news()
         self._events.write()
         self._keep_saved()
@@ -459,13 +475,18 @@ class Rented:
             self._attempt.note("cost", f"{cost:.4g} so far", {"cost": cost}, cost=cost)
 
 
+def _named(machine: Machine) -> str:
+    where = "on the spot market" if machine.market == "spot" else "on demand"
+    return f"machine {machine.id}, {machine.machine_type} {where}"
+
+
 def _type(market: Market, choice: int) -> tuple[str, Literal["on-demand", "spot"]]:
     """Return the machine type of a choice, and where it is requested."""
     rules = market.rules
     return market.classes[int(rules.kind[choice])].name, "spot" if rules.spot[choice] else "on-demand"
 
 
-def _turns(folder: JobFolder, attempt: int) -> int:
+def turns_of(folder: JobFolder, attempt: int) -> int:
     """Return the number of machines of an attempt, including those before a server crash."""
     own, _, machine = folder.turn.partition(".")
     return int(machine) if own == str(attempt) and machine else 0

@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from goffish.errors import CheckpointError, GoffishError, JobError
+from goffish.errors import CheckpointError, GoffishError, JobError, StoreError
 from goffish.services.runners.folder import Busy, JobFolder, is_disk_full
 from goffish.services.runners.limits import is_no_memory, limit_process, memory_exceeded, reserve_nothing
 from goffish.services.runners.order import as_named
@@ -62,6 +62,9 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
         if is_disk_full(error):
             # Not caused by the job: retry.
             code = DISK_FULL
+        elif isinstance(error, StoreError) and "checkpoints" in order:
+            # Ranks of several machines write checkpoints to storage, which may be away.
+            code = NO_STORAGE
         elif isinstance(error, GoffishError):
             code = error.exit_code
         else:
@@ -107,6 +110,7 @@ def check_turn(folder: JobFolder, turn: str) -> None:
 
 def _on_ranks(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
     """Run on MPI ranks; rank 0 locks the folder and broadcasts whether to continue."""
+    from goffish.gopher.checkpoint import LeavingError
     from goffish.gopher.mpi.job import open_team
 
     with open_team(None) as team, folder.taken() if team.rank == 0 else nullcontext():
@@ -115,7 +119,12 @@ def _on_ranks(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
                 check_turn(folder, turn)
         if team.comm.bcast(folder.done is not None if team.rank == 0 else None, root=0):
             return
-        result = _run(folder, order)
+        try:
+            result = _run(folder, order)
+        except LeavingError as error:
+            if team.rank == 0:
+                _write_log(f"warning: a machine will be taken back; {error}")
+            sys.exit(NOTICED)
         with team.together("writing the result"):
             if team.rank == 0:
                 finish(folder, result.table, result.summary)
@@ -142,8 +151,12 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     whole = job.in_memory or bool(job.only_whole())
     if whole and job.resumes_whole():
         _at_notice(_interrupt)
-    if not whole or job.resumes_whole():
+    if "checkpoints" in order:  # of ranks on several machines
+        running |= {"checkpoint_dir": order["checkpoints"], "resume": True}
+    elif not whole or job.resumes_whole():
         running |= {"checkpoint_dir": folder.checkpoints, "resume": any(folder.checkpoints.glob("*"))}
+    if "parts" in order and not isinstance(graph, PartitionedGraph):
+        running["parts"] = order["parts"]
     if whole:
         running["engine"] = "auto"
         if job.single_threaded():
@@ -151,8 +164,11 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
     else:
         running |= {"checkpoint_every": order["checkpoint_every"], "progress": _progress_writer(folder, noticed)}
-        if order["engine"] == "local" and order["checkpoint_every"] > 0:
-            _at_notice(noticed.set, checkpoint_now)
+        if order["checkpoint_every"] > 0:
+            if order["engine"] == "local":
+                _at_notice(noticed.set, checkpoint_now)
+            elif order["engine"] == "mpi":
+                _at_notice(checkpoint_now)
     if graph is not None:
         options |= {name: as_label(options[name], graph) for name in ("source", "target") if name in options}
     try:
@@ -195,10 +211,14 @@ def _at_notice(*acts: Callable[[], object]) -> None:
 def _progress_writer(folder: JobFolder, noticed: threading.Event) -> Any:
     from goffish.gopher.checkpoint import checkpoint_next
 
+    met = None
+
     def write(superstep: int, active: int, messages: int, share: float | None) -> None:
+        nonlocal met
         folder.report({"superstep": superstep, "active": active, "messages": messages, "share": share})
         wished = folder.wishes.get("checkpoint")
-        if wished is not None and (folder.saved or 0) <= wished:
+        if wished is not None and wished != met and (folder.saved or 0) <= wished:
+            met = wished  # checkpoints of several machines are not in this folder
             checkpoint_next()
         if noticed.is_set() and folder.saved == superstep:
             _write_log(f"warning: the machine will be taken back; ended with a checkpoint of superstep {superstep}")

@@ -42,7 +42,9 @@ class GraphJob(Definition, Marked):
     checkpoint_every : int
         Supersteps between checkpoints.
     workers : int
-        Number of threads or MPI ranks.
+        Number of threads or MPI ranks; threads of each machine with the runner ``cloud``.
+    machines : int
+        Number of rented machines, with one MPI rank on each if there are several.
     memory_mb : int, optional
         Memory limit of all processes of the job; exceeding it fails the job.
     cpu_seconds : float, optional
@@ -59,10 +61,17 @@ class GraphJob(Definition, Marked):
     runner: Runner = "local"
     checkpoint_every: Whole = 1
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
+    machines: Annotated[int, Field(ge=1, le=256)] = 1
     memory_mb: Whole | None = None
     cpu_seconds: Positive | None = None
     policy: SpotPolicy | None = None
     cloud_name: Label = "ec2-2015-spot"
+
+    @model_validator(mode="after")
+    def _machines_are_rented(self) -> GraphJob:
+        if self.machines > 1 and self.runner != "cloud":
+            raise ValueError("machines: more than one requires the runner cloud")
+        return self
 
 
 class DataflowJob(Definition, Marked):

@@ -221,6 +221,7 @@ def _facts(job: Job, now: float) -> list[tuple[str, str]]:
         graph = spec.graph
         facts += [("input", graph.input_uri), ("runner", graph.runner), ("workers", f"{graph.workers}")]
         if graph.runner == "cloud":
+            facts += [("machines", f"{graph.machines}")] if graph.machines > 1 else []
             facts += [("policy", graph.policy or "that of the server"), ("cloud", graph.cloud_name)]
         facts += [(f"option {name}", value) for name, value in graph.options.items()]
         facts += [("memory limit", f"{graph.memory_mb:,} MB")] if graph.memory_mb is not None else []
