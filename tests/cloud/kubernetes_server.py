@@ -122,7 +122,7 @@ class KubernetesServer:
         command = [sys.executable if one == "python" else one for one in container["command"]]
         self._processes[name] = subprocess.Popen(command, env=os.environ | given, start_new_session=True)
         pod["status"] |= {
-            "phase": "Running", "startTime": moment(), "podIP": "10.0.0.1",
+            "phase": "Running", "startTime": moment(), "podIP": "127.0.0.1",
             "containerStatuses": [_container({"running": {"startedAt": moment()}})],
         }  # fmt: skip
 
