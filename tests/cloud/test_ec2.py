@@ -20,7 +20,7 @@ import pytest
 from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.cloud.prices import Trace, bundled_trace
 from goffish.cloud.providers.protocol import CapacityError, Machine, Request
-from goffish.errors import InputError, JobError
+from goffish.errors import GoffishError, InputError, JobError
 from tests.ec2 import REGION, Ec2Server, Fault, started
 
 pytest.importorskip("boto3")
@@ -438,6 +438,64 @@ def test_offers_have_the_prices_of_the_zones(server: Ec2Server, options: dict[st
         *(("m7i.large", "on-demand", zone, 0.1) for zone in zones),
         ("c7i.large", "spot", "us-east-1a", pytest.approx(0.03)), ("c7i.large", "spot", "us-east-1b", 0.04),
     ], key=lambda row: tuple(map(str, row)))  # fmt: skip
+
+
+def teams(server: Ec2Server) -> dict[str, Any]:
+    """Security groups of teams."""
+    return {
+        tag["value"]: one
+        for one in server.ec2.describe_security_groups()
+        for tag in one.get_tags()
+        if tag["key"] == "goffish:team"
+    }
+
+
+def test_machines_of_a_team_can_connect_to_each_other_alone(server: Ec2Server, options: dict[str, Any]) -> None:
+    """Breaks when a team shares the group of others, or its group lets anything else in."""
+    for team, token in (("job-1", "one"), ("job-1", "two"), ("job-2", "three")):
+        run(provider(one_zone(options)).request(replace(ASKED, team=team, token=token)))
+    groups = teams(server)
+    used = [{one.id for one in machine.security_groups} for machine in server.running()]
+    assert used == [{groups["job-1"].id}, {groups["job-1"].id}, {groups["job-2"].id}]
+    run(provider(options).request(replace(ASKED, team="job-1", token="fleet")))
+    assert server.last["CreateLaunchTemplate"]["LaunchTemplateData.SecurityGroupId.1"] == groups["job-1"].id
+    for group in groups.values():
+        (rule,) = group.ingress_rules
+        assert (rule.ip_protocol, rule.ip_range, rule.source_group["GroupId"]) == ("-1", {}, group.id)
+    given = one_zone(options) | {"security_groups": [groups["job-2"].id]}
+    run(provider(given).request(replace(ASKED, team="job-3", token="four")))
+    assert {one.id for one in server.running()[-1].security_groups} == {groups["job-2"].id}
+    server.ec2.authorize_security_group_ingress(
+        group_name_or_id=groups["job-1"].id, ip_protocol="tcp", from_port="1", to_port="9",
+        ip_ranges=[{"CidrIp": "10.0.0.0/8"}],
+    )  # fmt: skip
+    with pytest.raises(InputError, match=f"security group {groups['job-1'].id} .* has inbound rules; remove them"):
+        run(provider(options).request(replace(ASKED, team="job-1", token="five")))
+
+
+def test_a_group_that_was_left_without_its_rule_gets_it(server: Ec2Server, options: dict[str, Any]) -> None:
+    server.faults.append(Fault("AuthorizeSecurityGroupIngress", "UnauthorizedOperation", times=1))
+    with pytest.raises(GoffishError, match="AuthorizeSecurityGroupIngress"):
+        run(provider(options).request(replace(ASKED, team="job-1")))
+    run(provider(options).request(replace(ASKED, team="job-1")))
+    (group,) = teams(server).values()
+    assert len(group.ingress_rules) == 1
+
+
+def test_unused_groups_of_teams_are_deleted(server: Ec2Server, options: dict[str, Any]) -> None:
+    """Old ones without machines, when another team begins; `reap` knows the rest."""
+    rents = provider(one_zone(options))
+    for team in ("used", "old", "young"):
+        made = run(rents.request(replace(ASKED, team=team, token=team)))
+        if team != "used":
+            server.ec2.terminate_instances([made.id])
+    for team, group in teams(server).items():
+        if team != "young":
+            server.ec2.create_tags([group.id], {"goffish:created": f"{time.time() - 3700:.0f}"})
+    used = teams(server)["used"].id
+    server.faults.append(Fault("DeleteSecurityGroup", "DependencyViolation", when=lambda call: call["GroupId"] == used))
+    run(rents.request(replace(ASKED, team="next", token="next")))
+    assert teams(server).keys() == {"used", "young", "next"}
 
 
 def test_groups_that_someone_has_opened(server: Ec2Server, options: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from goffish.cloud.prices import Trace, trace_of
 from goffish.cloud.providers.boot import Job, user_data
 from goffish.cloud.providers.ec2_account import (
     FLEET_TAG,
+    NO_GROUP,
     Account,
     Ec2Options,
     Network,
@@ -41,7 +42,7 @@ _CAPACITY = frozenset({
     "VolumeLimitExceeded",
 })  # fmt: skip
 #: Names of what was made a moment ago may not be visible yet.
-_NOT_YET = ("InvalidGroup.NotFound", "InvalidLaunchTemplateName.NotFoundException")
+_NOT_YET = (NO_GROUP, "InvalidLaunchTemplateName.NotFoundException")
 _STATES: dict[str, State] = {
     "Client.InstanceInitiatedShutdown": "finished",
     "Client.UserInitiatedShutdown": "released",
@@ -162,8 +163,13 @@ class Ec2Provider:
         return self._account.network()
 
     @cached_property
-    def _groups(self) -> list[str]:
-        return list(self._options.security_groups) or [str(self._account.closed_group(self._network.vpc, create=True))]
+    def _closed_group(self) -> str:
+        return str(self._account.closed_group(self._network.vpc, create=True))
+
+    def _groups(self, team: str) -> list[str]:
+        if self._options.security_groups:
+            return list(self._options.security_groups)
+        return [self._account.team_group(self._network.vpc, team) if team else self._closed_group]
 
     @cached_property
     def _root_device(self) -> str:
@@ -290,7 +296,7 @@ class Ec2Provider:
         return profile | {
             "ImageId": options.image,
             "InstanceType": request.machine_type,
-            "SecurityGroupIds": self._groups,
+            "SecurityGroupIds": self._groups(request.team),
             "UserData": user_data(job, python=options.python, wheel=options.wheel, setup=options.setup),
             "InstanceInitiatedShutdownBehavior": "terminate",
             "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},

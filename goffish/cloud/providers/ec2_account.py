@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
 import threading
@@ -36,6 +38,12 @@ _LATER = frozenset({
 })  # fmt: skip
 #: Tag of EC2 at machines of fleets.
 FLEET_TAG = "aws:ec2:fleet-id"
+#: Tags of the security groups of teams: the team, and when the group was created, in seconds since 1970.
+TEAM, _CREATED, _LONGEST_TAG = "team", "created", 256
+#: Time after which a group that no machine uses is deleted, in seconds.
+_TEAM_LASTS_S = 3600.0
+#: Of a group that was made a moment ago.
+NO_GROUP = "InvalidGroup.NotFound"
 _Id = Annotated[str, Field(pattern=r"^[a-z]+-[0-9a-f]{8,17}$")]
 
 
@@ -271,28 +279,87 @@ class Account:
             The group has inbound rules.
         """
         name = f"{self.options.prefix}-closed"
+        found = self._group(vpc, name)
+        if found is None:
+            return self._create_group(vpc, name, "Machines of GoFFish: no inbound connections", {}) if create else None
+        if found["IpPermissions"]:
+            raise self._opened(found)
+        return str(found["GroupId"])
+
+    def team_group(self, vpc: str, team: str) -> str:
+        """Find the security group whose machines can connect to each other, and nothing else to them, or create it.
+
+        Groups of other teams that no machine uses are deleted an hour after they were created.
+
+        Parameters
+        ----------
+        vpc, team : str
+
+        Raises
+        ------
+        InputError
+            The group has other inbound rules.
+        """
+        name = f"{self.options.prefix}-{TEAM}-{hashlib.sha256(team.encode()).hexdigest()[:20]}"
+        found = self._group(vpc, name)
+        if found is None:
+            self._delete_unused_teams(vpc)
+            what = {TEAM: team[:_LONGEST_TAG], _CREATED: f"{time.time():.0f}"}
+            made = self._create_group(vpc, name, "Machines of one job of GoFFish: connections among them", what)
+            found = {"GroupId": made, "IpPermissions": []}
+        own = str(found["GroupId"])
+        if not found["IpPermissions"]:
+            among = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": own}]}]
+            try:
+                self.call(
+                    "ec2", "authorize_security_group_ingress", GroupId=own, IpPermissions=among, again=(NO_GROUP,)
+                )
+            except RefusedError as error:
+                if error.code != "InvalidPermission.Duplicate":  # made by another process in the meantime
+                    raise
+        elif any(
+            one.get("IpRanges") or one.get("Ipv6Ranges") or one.get("PrefixListIds")
+            or any(pair["GroupId"] != own for pair in one["UserIdGroupPairs"])
+            for one in found["IpPermissions"]
+        ):  # fmt: skip
+            raise self._opened(found)
+        return own
+
+    def _opened(self, group: Mapping[str, Any]) -> InputError:
+        return InputError(
+            f"AWS: security group {group['GroupId']} ({group['GroupName']}) has inbound rules; "
+            "remove them, or list other security_groups in the options"
+        )
+
+    def _group(self, vpc: str, name: str) -> dict[str, Any] | None:
         filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": [name]}]
         found = self.call("ec2", "describe_security_groups", Filters=filters)["SecurityGroups"]
-        if not found and create:
-            try:
-                made = self.call(
-                    "ec2", "create_security_group", GroupName=name, VpcId=vpc,
-                    Description="Machines of GoFFish: no inbound connections",
-                    TagSpecifications=[self.tags_of("security-group", {})],
-                )  # fmt: skip
-            except RefusedError as error:
-                if error.code != "InvalidGroup.Duplicate":  # made by another process in the meantime
-                    raise
-                return self.closed_group(vpc, create=False)
-            return str(made["GroupId"])
-        if not found:
-            return None
-        if found[0]["IpPermissions"]:
-            raise InputError(
-                f"AWS: security group {found[0]['GroupId']} ({name}) has inbound rules; remove them, or list other "
-                "security_groups in the options"
-            )
-        return str(found[0]["GroupId"])
+        return found[0] if found else None
+
+    def _create_group(self, vpc: str, name: str, description: str, tags: Mapping[str, str]) -> str:
+        try:
+            made = self.call(
+                "ec2", "create_security_group", GroupName=name, VpcId=vpc, Description=description,
+                TagSpecifications=[self.tags_of("security-group", tags)],
+            )  # fmt: skip
+        except RefusedError as error:
+            found = self._group(vpc, name)
+            if error.code != "InvalidGroup.Duplicate" or found is None:  # made by another process in the meantime
+                raise
+            return str(found["GroupId"])
+        return str(made["GroupId"])
+
+    def _delete_unused_teams(self, vpc: str) -> None:
+        filters = [
+            *self.filters({}),
+            {"Name": "tag-key", "Values": [self.tag(TEAM)]},
+            {"Name": "vpc-id", "Values": [vpc]},
+        ]
+        for one in list(self.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=filters)):
+            created = next((tag["Value"] for tag in one["Tags"] if tag["Key"] == self.tag(_CREATED)), "")
+            if created.isdecimal() and time.time() - int(created) > _TEAM_LASTS_S:
+                with contextlib.suppress(RefusedError):  # in use; reap names what is left
+                    self.call("ec2", "delete_security_group", GroupId=one["GroupId"])
 
     def tags_of(self, resource: str, tags: Mapping[str, str], token: str = "") -> dict[str, Any]:
         """Return the tags of a new resource: the prefix with the token of the request, and those given."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers.boot import Job, user_data
-from goffish.cloud.providers.ec2_account import DENIED, FLEET_TAG, Account, Ec2Options, RefusedError, seconds
+from goffish.cloud.providers.ec2_account import DENIED, FLEET_TAG, TEAM, Account, Ec2Options, RefusedError, seconds
 from goffish.errors import GoffishError, InputError, JobError
 
 #: Quotas of running standard machines (A, C, D, H, I, M, R, T, Z), in virtual processors.
@@ -122,6 +122,11 @@ def policies(options: Ec2Options, region: str, storage: Sequence[str] = ()) -> d
         {
             "Sid": "CreateInNetwork", "Effect": "Allow", "Action": ["ec2:CreateSecurityGroup"],
             "Resource": [f"{ec2}:vpc/*"],
+        },
+        {
+            "Sid": "OpenAmongTeam", "Effect": "Allow", "Action": ["ec2:AuthorizeSecurityGroupIngress"],
+            "Resource": [f"{ec2}:security-group/*"],
+            "Condition": {"Null": {f"aws:ResourceTag/{tag}:{TEAM}": "false"}},
         },
         {
             "Sid": "TagWhatIsCreated", "Effect": "Allow", "Action": ["ec2:CreateTags"], "Resource": [f"{ec2}:*/*"],

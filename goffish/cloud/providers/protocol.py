@@ -65,6 +65,8 @@ class Request:
         Environment variables of the command. Never secrets: providers show them.
     tags : mapping
         By which the machine is found again.
+    team : str
+        Machines with the same team can connect to each other. Empty: nothing needs to connect to the machine.
     """
 
     machine_type: str
@@ -75,6 +77,7 @@ class Request:
     max_price: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    team: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

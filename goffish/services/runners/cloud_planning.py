@@ -66,7 +66,7 @@ class Need:
     notice : bool
         Whether a worker ends with a checkpoint before its machine is taken back.
     machines : int
-        Number of machines at a time. Policies see them as one machine, with the price and the cores of all.
+        Number of concurrent machines. Policies see them as one machine, with the price and the cores of all.
     """
 
     core_hours: float

@@ -30,7 +30,7 @@ from goffish.services.runners.rank import FOLDER_VARIABLE
 from goffish.services.runners.team import SHARED, Launch, Team, ranks_command
 from goffish.services.runners.worker import NO_STORAGE, NOT_NOW, NOTICED
 
-#: Seconds between two looks at what is new, in storage or on this computer, and at what the server asks for.
+#: Seconds between two looks at what is new, in storage or on this host, and at what the server asks for.
 _LOOK_S, _LOCAL_LOOK_S, _WISHES_S = 1.0, 0.2, 3.0
 #: Seconds to wait for the lease of a machine that is gone, for storage, and for the other machines of a team.
 _LEASE_S, _PATIENCE_S, _JOIN_S = 30.0, 60.0, 120.0
@@ -190,7 +190,7 @@ class Member:
 
 
 def _network(address: str) -> dict[str, str]:
-    """Return the variables that keep MPI on this computer, where all machines are."""
+    """Return the variables that keep MPI on this host, where all machines are."""
     return {"UCX_NET_DEVICES": "lo"} if address in ("127.0.0.1", "::1") else {}
 
 

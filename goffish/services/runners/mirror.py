@@ -70,7 +70,7 @@ class Mirror:
     def publish(self) -> None:
         """Write the order of `JobFolder.prepare` to storage, after the files of the server that it names.
 
-        Machines whose storage is a folder of this computer read the files where they are.
+        Machines whose storage is a local folder read the files where they are.
         """
         order = json.loads(self.folder.order.read_bytes())
         for number, path in enumerate(map(Path, order.get("names", {})) if is_uri(self.place) else ()):

@@ -73,7 +73,7 @@ class RentedTeam(Rented):
             if not self._held or now - self._short_s < _GATHER_S:
                 return
             if not self._ran:
-                await self._give_back(f"given back: {self._need.machines} machines were not available")
+                await self._give_back(f"released: {self._need.machines} machines were not available")
                 return
         self._registered |= {one for one in self._held.machines if self._storage.has_begun(one)}
         if self._registered >= self._held.machines.keys():

@@ -169,7 +169,7 @@ def test_capacity_is_refused(tmp_path: Path) -> None:
     Scarce.refuses = staticmethod(lambda granted: granted == 1)
     with Teams(tmp_path, Scarce).serving() as service:
         job = service.submit(cloud_spec(1500, machines=2, checkpoint_every=20))
-        wait_until(service, job, lambda: "given back: 2 machines were not available" in texts_of(service, job))
+        wait_until(service, job, lambda: "released: 2 machines were not available" in texts_of(service, job))
         Scarce.refuses = staticmethod(lambda _: False)
         wait_until(service, job, lambda: has_saved(service, job))
         Scarce.refuses = staticmethod(lambda _: True)
