@@ -42,6 +42,8 @@ class JobEstimate:
         Run time by number of cores, one start-up included.
     serial : float
         Serial share of the work.
+    supersteps : float
+        Fixed by the job, or the median of the calibration.
     warnings : tuple of str
         Reasons for a larger error than stated, one line each.
     """
@@ -59,6 +61,7 @@ class JobEstimate:
     startup_core_hours: float
     wall_seconds: Mapping[int, float]
     serial: float
+    supersteps: float = 1.0
     warnings: tuple[str, ...] = field(default=())
 
     def speedup(self, cores: int) -> float:
@@ -110,6 +113,7 @@ def estimate(shape: JobShape, calibration: Calibration | None = None) -> JobEsti
         startup_core_hours=startup.cpu / 3600.0,
         wall_seconds={cores: startup.seconds + model.wall(work, cores) for cores in sorted({*_CORES, shape.workers})},
         serial=model.serial,
+        supersteps=model.usual.steps_of(shape),
         warnings=_warnings(shape, used, model.largest),
     )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from goffish.algorithms.catalogue import make
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers import LocalProvider, Offer, Provider
 from goffish.environment import child_environment
@@ -26,7 +27,7 @@ from goffish.services.runners.folder import Busy
 from goffish.services.runners.held import Kept, wait_until_free
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.mirror import BadFolder, Mirror
-from goffish.services.runners.order import Files, Resolve, as_named, of_team, order_of
+from goffish.services.runners.order import Files, Resolve, as_named, of_team, order_of, saves
 from goffish.services.runners.processes import concluded
 from goffish.services.runners.rented import Rented, RentedJob
 from goffish.services.runners.rented_team import RentedTeam
@@ -102,8 +103,6 @@ class CloudRunner:
         Of jobs that name none.
     provider : str
         Name of the provider, for reports of costs.
-    connected : bool
-        Whether machines of a job can reach each other.
     """
 
     resolve: Resolve
@@ -117,7 +116,6 @@ class CloudRunner:
     jobs_at: str | None = None
     policy: SpotPolicy = DEFAULT_POLICY
     provider: str = "local"
-    connected: bool = True
 
     def run(self, attempt: Attempt) -> Ended:
         """Plan the job, and rent machines until it ends."""
@@ -186,18 +184,16 @@ class CloudRunner:
             The input cannot be read, or the job cannot be planned.
         """
         catalogue, remote = self.cloud(graph.cloud_name), self.jobs_at is not None
-        if graph.machines > 1 and not self.connected:
-            raise InputError(
-                f"machines: {graph.machines}; machines of this provider cannot reach each other: list security_groups "
-                "in its options, one with an inbound rule for itself"
-            )
         try:
             sized = size_of(graph, files.input, catalogue, self.environment)
         except InputError as error:
             raise InputError(as_named(str(error), files.names)) from None
         if remote:
             sized = replace(sized, share=1.0)  # real cores
-        need = replace(sized.need(catalogue, self.pace, left_s), notice=remote, machines=graph.machines)
+        made = make(graph.algorithm, dict(files.options))
+        every = None if made.in_memory or made.only_whole() else graph.checkpoint_every
+        need = sized.need(catalogue, self.pace, left_s, every)
+        need = replace(need, notice=remote and saves(made), machines=graph.machines)
         if core_hours is not None:
             need = replace(need, core_hours=core_hours)
         plan = self.planner.plan(catalogue, graph.policy or self.policy, need, check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from goffish.partial import is_uri
 from goffish.scheduling.estimate.calibration import calibrations
 from goffish.scheduling.estimate.estimates import JobEstimate, estimate, shape_of
 from goffish.scheduling.estimate.features import JobShape
-from goffish.services.runners.cloud_planning import Need, spot_classes
+from goffish.services.runners.cloud_planning import HOUR_S, Need, spot_classes
 from goffish.services.runners.limits import is_no_memory, limit_memory, reserve_nothing
 from goffish.services.store.spec import GraphJob
 
@@ -54,7 +55,9 @@ class Sized:
     remark: str
     start_s: float = 0.0
 
-    def need(self, catalogue: Catalogue, pace: float, left_s: float | None) -> Need:
+    def need(
+        self, catalogue: Catalogue, pace: float, left_s: float | None, checkpoint_every: int | None = None
+    ) -> Need:  # fmt: skip
         """Convert the estimate to simulated cloud time.
 
         Parameters
@@ -64,15 +67,20 @@ class Sized:
             Simulated cloud seconds per real second.
         left_s : float, optional
             Real seconds to the deadline.
+        checkpoint_every : int, optional
+            Supersteps between checkpoints.
         """
-        found, slowest = self.estimate, min(one.power for one in spot_classes(catalogue)) * self.share
-        startup_s = _MACHINE_S + found.startup_seconds / min(1.0, slowest)
+        found, slowest = self.estimate, min(one.power for one in spot_classes(catalogue))
+        startup_s = _MACHINE_S + found.startup_seconds / min(1.0, slowest * self.share)
+        core_hours = found.core_hours_high * pace / self.share
+        superstep_s = core_hours * HOUR_S / slowest / max(1.0, found.supersteps)
         return Need(
-            core_hours=found.core_hours_high * pace / self.share,
+            core_hours=core_hours,
             startup_s=max(catalogue.startup_s, startup_s * pace),
             checkpoint_s=found.checkpoint_seconds_high * pace,
             left_s=None if left_s is None else max(0.0, left_s * pace),
             least_slot_s=_LEAST_SLOT_S * pace,
+            between_s=math.inf if checkpoint_every is None else superstep_s * checkpoint_every,
         )
 
 

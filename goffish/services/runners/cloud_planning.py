@@ -5,6 +5,7 @@ Plans use the first half of the price histories; jobs run in the second half.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -65,6 +66,8 @@ class Need:
         Minimum slot length.
     notice : bool
         Whether a worker ends with a checkpoint before its machine is taken back.
+    between_s : float
+        Time between checkpoints; infinite if there are none.
     machines : int
         Number of concurrent machines. Policies see them as one machine, with the price and the cores of all.
     """
@@ -75,7 +78,12 @@ class Need:
     left_s: float | None
     least_slot_s: float
     notice: bool = False
+    between_s: float = math.inf
     machines: int = 1
+
+    def keeps(self, slot_s: float) -> bool:
+        """Return whether an interruption without a notice loses less than a slot of work."""
+        return self.between_s + self.checkpoint_s <= slot_s
 
 
 class Risk(NamedTuple):
@@ -217,7 +225,7 @@ class Planner:
             held = [traces[at] for at in chosen]
             classes = [spot[at] for at in chosen]
             slots_of = _whole(need.startup_s, slot_s), _whole(need.checkpoint_s, slot_s)
-            shape = (key, tuple(chosen), slot_s, *slots_of, need.notice)
+            shape = (key, tuple(chosen), slot_s, *slots_of, need.notice, need.keeps(slot_s))
             market = _kept(self._markets, shape, lambda: _market(catalogue.billing, classes, held, slot_s, need))
             work, slots = max(1, market.units(need.core_hours)), max(1, int(wanted // slot_s))
             promised = slots >= market.least_slots(work)
@@ -360,7 +368,7 @@ def _market(
         "ec2-linux", histories, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
         times=Times(slot_s, need.startup_s, need.checkpoint_s),
     )  # fmt: skip
-    made = replace(made, notice=made.notice and need.notice)
+    made = replace(made, notice=(made.notice and need.notice) or need.keeps(slot_s))
     if billing.quantum_s * 2 <= HOUR_S:
         spot = "first_hour_free" if billing.cut_off == "first-hour-free" else "per_second"
         return replace(made, spot_billing=spot, on_demand_billing="per_second")  # type: ignore[arg-type]

@@ -67,6 +67,16 @@ def as_named(text: str, names: Mapping[str, str]) -> str:
     return text
 
 
+def saves(made: Algorithm) -> bool:
+    """Return whether an algorithm with its options writes checkpoints.
+
+    Parameters
+    ----------
+    made : Algorithm
+    """
+    return not (made.in_memory or made.only_whole()) or made.resumes_whole()
+
+
 def check_machines(graph: GraphJob, made: Algorithm) -> None:
     """Check that an algorithm with its options can run on the machines of a job.
 

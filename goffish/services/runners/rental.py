@@ -60,7 +60,6 @@ class Rental(Definition):
         return replace(
             runner, pace=1.0, rent=lambda renting: self.provider(renting.catalogue), jobs_at=self.jobs,
             policy=self.policy, provider="kubernetes" if self.ec2 is None else "aws",
-            connected=self.ec2 is None or bool(self.ec2.security_groups),  # the default group is closed
         )  # fmt: skip
 
     def check(self) -> None:

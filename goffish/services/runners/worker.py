@@ -21,7 +21,7 @@ from typing import Any
 from goffish.errors import CheckpointError, GoffishError, JobError, StoreError
 from goffish.services.runners.folder import Busy, JobFolder, is_disk_full
 from goffish.services.runners.limits import is_no_memory, limit_process, memory_exceeded, reserve_nothing
-from goffish.services.runners.order import as_named
+from goffish.services.runners.order import as_named, saves
 
 #: Exit code of a worker whose attempt is not the current one (EX_TEMPFAIL).
 NOT_NOW = 75
@@ -153,7 +153,7 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         _at_notice(_interrupt)
     if "checkpoints" in order:  # of ranks on several machines
         running |= {"checkpoint_dir": order["checkpoints"], "resume": True}
-    elif not whole or job.resumes_whole():
+    elif saves(job):
         running |= {"checkpoint_dir": folder.checkpoints, "resume": any(folder.checkpoints.glob("*"))}
     if "parts" in order and not isinstance(graph, PartitionedGraph):
         running["parts"] = order["parts"]

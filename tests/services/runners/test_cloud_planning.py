@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,10 @@ from goffish.services.api import wire
 from goffish.services.api.admission import check_spec
 from goffish.services.api.inputs import Inputs
 from goffish.services.runners import cloud_needs
+from goffish.services.runners.cloud import CloudRunner
 from goffish.services.runners.cloud_needs import size_of
 from goffish.services.runners.cloud_planning import Need, Planner, began_at
+from goffish.services.runners.order import Files
 from goffish.services.store.spec import GraphJob, JobSpec
 from tests.services.runners.rented import BEGIN, CALM, HIGH, KNOWN_S, ON_DEMAND, cloud_of, make_store, write_cloud
 
@@ -158,6 +161,28 @@ def test_a_notice_lowers_the_expected_cost(tmp_path: Path) -> None:
     catalogue, planner = read_catalogue(tmp_path / "own.yaml"), Planner()
     costs = [planner.plan(catalogue, "rtba", replace(NEED, notice=notice)).expected_cost for notice in (False, True)]
     assert costs[1] < costs[0]
+    # Checkpoints in each slot are as good as a notice; rarer ones, or ones that take too long, are no use.
+    slot_s = 3600.0 / planner.plan(catalogue, "rtba", NEED).market.slots_per_hour
+    for more, as_notice in (({"between_s": slot_s - NEED.checkpoint_s}, 1), ({"between_s": slot_s}, 0)):
+        assert planner.plan(catalogue, "rtba", replace(NEED, **more)).expected_cost == costs[as_notice]
+
+
+def test_what_an_interruption_costs(tmp_path: Path) -> None:
+    """Breaks when a plan counts on checkpoints of an algorithm that writes none, or on a notice that is not given."""
+    make_store(tmp_path, 100, 500)
+    cloud = cloud_of(write_cloud(tmp_path / "clouds"))
+    local = CloudRunner(lambda uri: str(tmp_path / uri), lambda _: cloud, 360.0)
+    remote = replace(local, jobs_at="memory://jobs")
+    needs = [
+        runner.plan(job, Files.of(job, runner.resolve), None).need
+        for job in (
+            GraphJob(algorithm=name, input_uri="store", runner="cloud", checkpoint_every=5)
+            for name in ("pagerank", "matching")
+        )
+        for runner in (local, remote)
+    ]
+    assert [need.notice for need in needs] == [False, True, False, False]
+    assert [need.between_s < math.inf for need in needs] == [True, True, False, False]
 
 
 def test_clouds_without_a_spot_market() -> None:
@@ -173,7 +198,9 @@ def test_what_a_job_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     sized = size_of(graph, str(tmp_path / "store"), cloud)
     # Two cores are one processor, for one thread.
     assert sized.share == 0.5 and sized.remark == ""
-    need = sized.need(cloud, 360.0, 10.0)
+    need = sized.need(cloud, 360.0, 10.0, 20)
+    assert need.between_s == pytest.approx(need.core_hours / 2 * 3600 / 5)  # 5 of 100 supersteps, on 2 cores
+    assert sized.need(cloud, 360.0, 10.0).between_s == math.inf
     assert need.core_hours == pytest.approx(sized.estimate.core_hours_high * 360 * 2)
     assert need.left_s == 3600.0 and need.startup_s == pytest.approx(360 * (0.5 + sized.estimate.startup_seconds))
     (tmp_path / "edges.csv").write_text("source,target\n" + "1,2\n" * 3000)
