@@ -184,6 +184,7 @@ class Server:
             slots=settings.slots,
             keep_s=keep_s,
             max_run_s=most.run_s,
+            forget=(runners["cloud"].forget,),
             tidy=lambda before: inputs.forget(before, jobs.inputs_in_use()),
         )
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))

@@ -63,7 +63,9 @@ class Launcher:
             engine = open_database(Settings(home=home).database_url)
             held.callback(engine.dispose)
             self._jobs = PatientJobs(engine, f"launch-{number}")
-            self._supervisor = Supervisor(self._jobs, home / "jobs", {"cloud": runner}, slots=1)
+            self._supervisor = Supervisor(
+                self._jobs, home / "jobs", {"cloud": runner}, slots=1, forget=(runner.forget,)
+            )
             self._held, self._begun = held.pop_all(), False
         #: Names of the machines that the job holds by the events so far.
         self.machines: list[str] = []

@@ -222,3 +222,24 @@ def test_a_killed_launcher_leaves_no_pod(here: Place, s3: Any, pods: KubernetesS
         time.sleep(0.1)
     [row] = here("cost", "report", "--home", ".goffish", "--by", "provider", "--json").json["rows"]
     assert row["group"] == "kubernetes" and row["cost"] > 0
+
+
+@pytest.mark.slow
+def test_a_job_that_is_cancelled_after_a_kill_leaves_no_pod(here: Place, s3: Any, pods: KubernetesServer) -> None:
+    """Breaks when a job is cancelled before its machine was found again, which then runs on."""
+    make_store(here.path, 60_000, 400_000)
+    fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
+    (here / "pods.yaml").write_text(json.dumps({"image": "goffish"}))
+    command = (
+        "pagerank", "store", "--provider", "kubernetes", "--provider-options", "pods.yaml", "--cloud", "own.yaml",
+        "--jobs", "s3://jobs/all", "--option", "supersteps=1000000", "--yes",
+    )  # fmt: skip
+    first = started(here, *command, **os.environ)
+    lines_until(first, " running ")
+    first.kill()
+    first.wait()
+    assert len(pods.pods) == 1
+    ended = started(here, *command, "--cancel", **os.environ)
+    out, err = ended.communicate(timeout=300)
+    assert "cancelled" in out, out + err
+    assert not pods.pods

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,23 +20,25 @@ from goffish.algorithms.catalogue import make
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers import LocalProvider, Offer, Provider
 from goffish.environment import child_environment
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.services.runners.attempt import Attempt, Ended, Why
 from goffish.services.runners.cloud_needs import Sized, size_of
 from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan, Planner, began_at
 from goffish.services.runners.folder import Busy
-from goffish.services.runners.held import Kept, wait_until_free
+from goffish.services.runners.held import JOB, Kept, wait_until_free
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.mirror import BadFolder, Mirror
 from goffish.services.runners.order import Files, Resolve, as_named, of_team, order_of, saves
 from goffish.services.runners.processes import concluded
 from goffish.services.runners.rented import Rented, RentedJob
 from goffish.services.runners.rented_team import RentedTeam
-from goffish.services.store.records import Clock, State
+from goffish.services.store.records import Clock, Job, State
 from goffish.services.store.spec import DEFAULT_POLICY, GraphJob, SpotPolicy
 
 #: Folder in that of a job with several machines of this computer, which is their storage.
 _STORAGE = "storage"
+#: Pauses between tries to release the machines of a job that is over, in seconds.
+_PAUSES_S = (1.0, 4.0, 15.0)
 
 
 class Renting(NamedTuple):
@@ -125,6 +128,39 @@ class CloudRunner:
             return Ended(State.QUEUED, str(error), lost=True)
         except _Stopped as stopped:
             return attempt.ended(stopped.why)
+
+    def forget(self, job: Job) -> None:
+        """Release the machines that a job which is over still holds, because its server was killed.
+
+        Parameters
+        ----------
+        job : Job
+
+        Raises
+        ------
+        JobError
+            The provider does not answer.
+        """
+        graph = job.spec.graph
+        if self.jobs_at is None or graph is None or graph.runner != "cloud":
+            return
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                return asyncio.run(self._release_all(job.id, self.cloud(graph.cloud_name)))
+            except (InputError, JobError) as error:
+                if pause_s is None:
+                    text = f"its machines could not be released: {error}; goffish cloud reap removes them"
+                    raise JobError(text) from error
+            time.sleep(pause_s)
+
+    async def _release_all(self, job: str, catalogue: Catalogue) -> None:
+        provider = self.rent(Renting(catalogue, 1.0, Path(), self.pace, 0.0, self.environment))
+        try:
+            left = [one.id for one in await provider.machines({JOB: job}) if not one.ended]
+            if left:
+                await provider.release(left)
+        finally:
+            await provider.close()
 
     def _run(self, attempt: Attempt) -> Ended:
         folder, job = attempt.folder, attempt.job

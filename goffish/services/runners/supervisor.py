@@ -13,7 +13,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from goffish.services.runners.attempt import Attempt, Ended, Runner
 from goffish.services.runners.folder import JobFolder, is_disk_full
 from goffish.services.runners.order import as_named
 from goffish.services.store.database import AWAY
-from goffish.services.store.records import Clock, Job, LostJob, State, without_folders
+from goffish.services.store.records import OVER, Clock, Job, LostJob, State, without_folders
 from goffish.services.store.store import Jobs
 
 _log = logging.getLogger(__name__)
@@ -96,6 +96,8 @@ class Supervisor:
         Maximum number of concurrent jobs.
     keep_s : float, optional
         Retention of ended jobs and their results; default: unlimited.
+    forget : sequence of callables
+        Called with each job that is over and was begun, to end what it still has elsewhere; again when it is deleted.
     tidy : callable, optional
         Called with the time before which unused uploads may be deleted.
     clock : Clock, optional
@@ -111,6 +113,7 @@ class Supervisor:
         *,
         slots: int = 2,
         keep_s: float | None = None,
+        forget: Sequence[Callable[[Job], None]] = (),
         tidy: Callable[[float], None] | None = None,
         clock: Clock | None = None,
         max_run_s: float = float("inf"),
@@ -119,9 +122,11 @@ class Supervisor:
         self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
         self._clock = clock or Clock()
         self._keep_s, self._next_tidy, self._tidy_more = keep_s, 0.0, tidy
-        self._next_look = 0.0
+        self._next_look, self._forget_with = 0.0, forget
         self._stopping, self._draining, self._news = threading.Event(), threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="job")
+        #: Forgets jobs that have ended while queued, as all slots may be taken.
+        self._rest = ThreadPoolExecutor(1, thread_name_prefix="forget")
         #: Jobs being run.
         self._at: set[str] = set()
         #: Jobs with a cancellation request.
@@ -134,7 +139,9 @@ class Supervisor:
 
     def wake(self, job: Job | None = None) -> None:
         """Signal a new job or a cancellation request."""
-        if job is not None and job.cancel_requested:
+        if job is not None and job.over:
+            self._rest.submit(self._forget, job)
+        elif job is not None and job.cancel_requested:
             self._asked.add(job.id)
         self._news.set()
 
@@ -149,6 +156,7 @@ class Supervisor:
         self._jobs.hurry.set()
         self._thread.join()
         self._pool.shutdown(wait=True)
+        self._rest.shutdown(wait=True)
 
     @property
     def running(self) -> int:
@@ -196,7 +204,8 @@ class Supervisor:
         for job in unfinished:
             if job.id not in at:
                 self._submit(self._go_on, job)
-        self._jobs.expire()
+        for job in self._jobs.expire():
+            self._rest.submit(self._forget, job)
         self._tidy()
 
     def _tidy(self) -> None:
@@ -205,6 +214,7 @@ class Supervisor:
         if self._keep_s is None or now < self._next_tidy:
             return
         for job in self._jobs.over_since(now - self._keep_s, _TIDY_JOBS):
+            self._forget(job)
             shutil.rmtree(self.folder(job.id).path, ignore_errors=True)
             self._jobs.forget(job)
         if self._tidy_more is not None:
@@ -268,6 +278,8 @@ class Supervisor:
         return Ended(State.QUEUED, text, lost=lost)
 
     def _conclude(self, job: Job, ended: Ended) -> None:
+        if ended.state in OVER:
+            self._forget(job)
         columns: dict[str, Any] = {} if ended.summary is None else {"summary": ended.summary}
         if ended.lost:
             columns["losses"] = job.losses + 1
@@ -275,6 +287,15 @@ class Supervisor:
             while job.state in _ONWARD:
                 job = self._jobs.move(job, _ONWARD[job.state])
         self._jobs.move(job, ended.state, self._public(job, ended.text), ended.summary, **columns)
+
+    def _forget(self, job: Job) -> None:
+        for forget in self._forget_with if job.attempts else ():
+            try:
+                forget(job)
+            except GoffishError as error:
+                _log.error("job %s: %s", job.id, error)
+            except Exception:
+                _log.exception("job %s: what it has elsewhere was not ended", job.id)
 
     def _public(self, job: Job, text: str) -> str:
         return public(self.folder(job.id), text)

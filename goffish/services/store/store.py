@@ -251,12 +251,12 @@ class Jobs:
                 return row
         return None
 
-    def expire(self, limit: int = 1000) -> int:
-        """Fail queued jobs whose deadline has passed; return their number."""
+    def expire(self, limit: int = 1000) -> list[Job]:
+        """Fail queued jobs whose deadline has passed, and return them."""
         late = (JobRow.server == self.server, JobRow.state == State.QUEUED, JobRow.due < self._clock.now())
         with Session(self._reads) as session:
             if session.scalar(sa.select(JobRow.number).where(*late).limit(1)) is None:
-                return 0
+                return []
         with self._change() as session:
             asked = sa.select(JobRow).where(*late).order_by(JobRow.number).limit(limit)
             rows = session.scalars(asked.with_for_update(skip_locked=True)).all()
@@ -264,10 +264,10 @@ class Jobs:
                 limit_s = JobSpec.model_validate(row.spec).deadline_s
                 text = f"deadline exceeded: {limit_s:g} s after submission, while queued"
                 self._end(session, row, State.FAILED, text)
-            ended = [row.id for row in rows]
+            ended = [job_of(row) for row in rows]
         for job in ended:
-            self._notify(job)
-        return len(ended)
+            self._notify(job.id)
+        return ended
 
     def inputs_in_use(self) -> set[str]:
         """Return the URIs of uploads used by unfinished jobs of all servers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,18 @@ import numpy as np
 import pytest
 
 import goffish as gf
-from goffish.cloud.providers import LocalProvider
+from goffish.cloud.providers import LocalProvider, Machine, Request
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider
 from goffish.errors import JobError, StoreError
 from goffish.gofs import files
-from goffish.services.runners import remote_worker, rented, worker
+from goffish.services.runners import cloud, remote_worker, rented, worker
 from goffish.services.runners.cloud import CloudRunner, Renting
 from goffish.services.runners.folder import JobFolder
+from goffish.services.runners.held import JOB, TURN
 from goffish.services.runners.mirror import BadFolder, Mirror
 from goffish.services.runners.processes import lost
+from goffish.services.runners.supervisor import PatientJobs
+from goffish.services.store.database import open_database
 from goffish.services.store.records import State
 from tests.cloud.kubernetes_server import KubernetesServer
 from tests.services.api.serving import RealServer, settle
@@ -486,3 +492,47 @@ def test_large_files_are_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
             folder.download("in/none", tmp_path / "target")
         with pytest.raises(FileNotFoundError):
             folder.upload("in/none", tmp_path / "none")
+
+
+class Unsteady(LocalProvider):
+    """A provider that does not answer some requests for its machines."""
+
+    fails = 0
+
+    async def machines(self, tags: Mapping[str, str]) -> list[Machine]:
+        if self.fails:
+            self.fails -= 1
+            raise JobError("the provider does not answer")
+        return await super().machines(tags)
+
+    async def close(self) -> None:
+        """Keep the machines, which are those of a provider that outlives its clients."""
+
+
+def test_machines_of_a_job_that_is_over_are_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a machine outlives its job, that of another job is released, or one refusal is the last word."""
+    monkeypatch.setattr(cloud, "_PAUSES_S", (0.0, 0.0))
+    catalogue = cloud_of(write_cloud(tmp_path / "clouds"))
+    provider = Unsteady(catalogue, folder=tmp_path / "machines")
+    runner = CloudRunner(str, lambda _: catalogue, PACE, rent=lambda _: provider, jobs_at="memory://jobs")
+    jobs = PatientJobs(open_database(f"sqlite:///{tmp_path / 'jobs.sqlite'}"), "one")
+    job, other = (jobs.submit(cloud_spec(10), "tester")[0] for _ in range(2))
+
+    async def rent() -> None:
+        for number, one in enumerate((job, job, other)):
+            request = Request(
+                machine_type="tiny", command=(), token=f"{number}", tags={JOB: one.id, TURN: f"1.{number}"}
+            )
+            await provider.request(request)
+
+    asyncio.run(rent())
+    provider.fails = 3
+    with pytest.raises(JobError, match="its machines could not be released: the provider does not answer; goffish cl"):
+        runner.forget(job)
+    provider.fails = 2
+    runner.forget(job)
+    found = asyncio.run(provider.machines({}))
+    assert [(one.tags[JOB] == job.id, one.ended) for one in found] == [(True, True), (True, True), (False, False)]
+    replace(runner, jobs_at=None).forget(other)  # machines of the server end with it
+    assert not asyncio.run(provider.machines({JOB: other.id}))[0].ended
+    asyncio.run(LocalProvider.close(provider))

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from goffish import from_edges, partition
+from goffish.errors import JobError
 from goffish.services.runners import supervisor as supervisor_module
 from goffish.services.runners import worker
 from goffish.services.runners.attempt import Attempt, Ended
@@ -27,9 +29,10 @@ from goffish.services.runners.order import Files, order_of
 from goffish.services.runners.processes import lost
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import open_database
-from goffish.services.store.records import Job, State
+from goffish.services.store.records import Clock, Job, State
 from goffish.services.store.spec import GraphJob, JobSpec
 from goffish.services.store.store import Jobs, UnknownJob
+from goffish.services.store.tables import JobRow
 
 LOST = Ended(State.QUEUED, "worker lost", lost=True)
 
@@ -287,3 +290,33 @@ def test_a_full_disk_while_a_checkpoint_is_written(tmp_path: Path) -> None:
         code = subprocess.run([sys.executable, "-c", script, folder.path, turn], stderr=nowhere, check=False).returncode
     found = lost(folder, code)
     assert found.state == State.QUEUED and found.pause and not found.lost
+
+
+def test_what_a_job_has_elsewhere_is_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Breaks when machines outlive a job that was cancelled, or has failed, after its server was killed."""
+    engine = open_database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
+    jobs, forgotten = PatientJobs(engine, "here"), list[str]()
+
+    def fails(job: Job) -> None:
+        forgotten.append(job.id)
+        raise JobError("its machines could not be released")
+
+    never_begun = jobs.submit(spec(), "ann")[0]
+    jobs.cancel(never_begun.id, "ann")
+    for _ in range(3):
+        jobs.submit(spec(deadline_s=30.0), "ann")
+    cancelled, late, done = (jobs.move(one, State.QUEUED, "the server was killed") for one in jobs.claim(3))
+    ends = Given(lambda attempt: Ended(State.DONE, "1 row"))
+    clock = Clock()
+    supervisor = Supervisor(jobs, tmp_path / "jobs", {"local": ends}, forget=(fails, lambda job: None))
+    for job in (never_begun, cancelled):
+        supervisor.wake(jobs.cancel(job.id, "ann"))
+    with engine.begin() as held:
+        held.execute(sa.update(JobRow).where(JobRow.id == late.id).values(due=clock.now() - 1.0))
+    supervisor.start()
+    until(lambda: jobs.get(done.id).over and jobs.get(late.id).over, 20)
+    supervisor.stop(1)
+    assert jobs.get(done.id).state == State.DONE and jobs.get(late.id).state == State.FAILED
+    assert sorted(forgotten) == sorted([cancelled.id, late.id, done.id])
+    assert f"job {cancelled.id}: its machines could not be released" in caplog.text
+    engine.dispose()
