@@ -162,7 +162,7 @@ def test_a_launcher_that_ends_is_replaced(here: Place, how: str) -> None:
     else:
         first.send_signal(signal.SIGINT)
         _, told = first.communicate(timeout=30)
-        assert first.returncode == 130 and "its machine stops; the job resumes from its newest checkpoint" in told
+        assert first.returncode == 130 and "its machines stop; the job resumes from its newest checkpoint" in told
         assert f"follow it: goffish launch {' '.join(command)}\n" in told and "--yes -o out.csv --cancel\n" in told
     second = started(here, *command)
     out, err = second.communicate(timeout=300)
