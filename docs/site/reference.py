@@ -109,7 +109,7 @@ VARIABLES = {
     "GOFFISH_DATA": "Folder of more price traces, availability traces and request rates than the bundled ones.",
     "GOFFISH_GRAPHFRAMES_JARS": "The two jars of GraphFrames, separated by a comma; default: from Maven.",
     "GOFFISH_WEBHOOK_SECRET": "Secret that signs what `goffish stream run|serve --deliver` sends to webhooks.",
-    "GOFFISH_SHARED": "Folder or URI for graphs that MPI ranks on several machines share; default: a local folder.",
+    "GOFFISH_SHARED": "Folder or URI for temporary stores of MPI ranks or Spark executors; default: a local folder.",
     "GOFFISH_NOTICE": "On rented machines: file that announces an interruption to the command; set by GoFFish.",
     "GOFFISH_TRACEBACK": "Set to 1 to print the traceback of an internal error.",
     "NUMBA_CACHE_DIR": "Folder of compiled kernels; default: in the package, or `~/.cache/numba` if that is read-only.",

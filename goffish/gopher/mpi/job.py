@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
@@ -16,24 +12,22 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from goffish.errors import InputError, StoreError
+from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, is_store, open_store, write_store
-from goffish.gofs.files import open_folder
 from goffish.gopher.checkpoint import stable
 from goffish.gopher.engine import RunOptions, assemble
 from goffish.gopher.messages import message_dtype
 from goffish.gopher.mpi.team import MpiTeam
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
+from goffish.gopher.shared import SHARED_VARIABLE, remove_place, temporary_place
 from goffish.gopher.team.engine import run_team
 from goffish.gopher.team.output import gather_answer, write_answer
 from goffish.gopher.team.team import Team
 from goffish.gopher.work import partitions_of
-from goffish.partial import is_uri, remove_partial_files
+from goffish.partial import remove_partial_files
 
 T = TypeVar("T")
-#: Variable with a folder or URI for temporary stores that all ranks can use.
-SHARED_VARIABLE = "GOFFISH_SHARED"
 
 
 @contextmanager
@@ -109,15 +103,14 @@ def share_graph(team: MpiTeam, make: Callable[[], PartitionedGraph]) -> Partitio
 
     They travel through a temporary store, which is removed as soon as all ranks have read what they need.
     """
-    folder, shared = "", os.environ.get(SHARED_VARIABLE)
+    folder = ""
     made: PartitionedGraph | None = None
     try:
         with team.together("partitioning"):
             if team.rank == 0:
                 made = make()
                 if team.size > 1:
-                    name = f"goffish-{secrets.token_hex(8)}"
-                    folder = f"{shared.rstrip('/')}/{name}" if shared else tempfile.mkdtemp(prefix="goffish-")
+                    folder = temporary_place()
                     write_store(made, folder)
         if team.size == 1:
             assert made is not None
@@ -135,12 +128,7 @@ def share_graph(team: MpiTeam, make: Callable[[], PartitionedGraph]) -> Partitio
         return graph
     finally:
         if folder:
-            with contextlib.suppress(OSError, StoreError):
-                if is_uri(folder):
-                    place = open_folder(folder)
-                    place.delete_all(place.list())
-                else:
-                    shutil.rmtree(folder)
+            remove_place(folder)
 
 
 def check_label(team: Team, graph: PartitionedGraph, label: int | str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from goffish.gopher.folder import Part, check_folder, folder_writer
 from goffish.gopher.ledger import Ledger
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
+from goffish.gopher.shared import SHARED_VARIABLE, remove_place, shared_place, temporary_place
 from goffish.gopher.spark.progress import Watch
 from goffish.gopher.spark.session import (
     cancelling,
@@ -97,7 +96,7 @@ def run_spark(
         Travels to the executors by cloudpickle, inside Spark's own tasks.
     graph : PartitionedGraph
         Of a store at a path or URI that the executors can open. A graph in memory is saved to a temporary store first,
-        which is possible where the executors run on this machine.
+        which is possible where the executors run on this machine, or where ``GOFFISH_SHARED`` names a place for it.
     spark : SparkSession, optional
         Default: the running session, or `goffish.spark.session()`. Spark Connect is supported.
     checkpoints : CheckpointFolder, optional
@@ -265,14 +264,15 @@ def _stored(graph: PartitionedGraph, spark: SparkSession) -> Iterator[str]:
     if path is not None and not path.startswith("memory:"):
         yield _place(path)
         return
-    if not is_local(spark):
+    if shared_place() is None and not is_local(spark):
         raise InputError(
             "executors on other machines cannot read a graph in memory; save it at a shared location with "
-            "graph.save(URI) or goffish partition FILE -o URI"
+            f"graph.save(URI) or goffish partition FILE -o URI, or set {SHARED_VARIABLE} to a folder or URI for "
+            "temporary stores"
         )
-    folder = tempfile.mkdtemp(prefix="goffish-")
+    folder = temporary_place()
     try:
         write_store(graph, folder)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_place(folder)

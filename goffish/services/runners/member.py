@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from goffish.errors import GoffishError, JobError, StoreError
-from goffish.gopher.mpi.job import SHARED_VARIABLE
+from goffish.gopher.shared import SHARED_VARIABLE
 from goffish.partial import is_uri
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import Mirror
