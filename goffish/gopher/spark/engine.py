@@ -24,6 +24,7 @@ from goffish.gopher.result import Result
 from goffish.gopher.shared import SHARED_VARIABLE, remove_place, shared_place, temporary_place
 from goffish.gopher.spark.progress import Watch
 from goffish.gopher.spark.session import (
+    LostError,
     cancelling,
     check_fixed,
     driver_host,
@@ -120,7 +121,8 @@ def run_spark(
     InputError
         The executors could not open the store, or their number is not fixed.
     JobError
-        User code failed (the message names subgraph and superstep), `max_supersteps` was reached, or Spark gave up.
+        User code failed (the message names subgraph and superstep), `max_supersteps` was reached, or Spark gave up
+        (`LostError`).
     """
     answers, stats = _on_spark(program, graph, spark, max_supersteps, checkpoints, resume, progress)
     found: Columns = [{} for _ in range(graph.num_partitions)]
@@ -229,7 +231,7 @@ def _despite_losses(spark: SparkSession, job: Run, watch: Watch | None) -> Answe
             if reason is None:
                 raise
             if not left:
-                raise JobError(f"{job.program.name()}: a task was lost in {_ATTEMPTS} attempts: {reason}") from error
+                raise LostError(f"{job.program.name()}: a task was lost in {_ATTEMPTS} attempts: {reason}") from error
         else:
             if watch is not None:
                 watch.close()

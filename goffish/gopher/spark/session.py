@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from goffish.errors import GoffishError, InputError, JobError
 from goffish.extras import needed_for
+from goffish.gopher.spark.master import Master
 from goffish.graph.parallel import wait_for
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def session(
     name : str
         Name of the application [default: "goffish"].
     master : str, optional
-        As for ``spark-submit --master`` [default: the master given to spark-submit, otherwise all processors of this
-        machine].
+        As for ``spark-submit --master``, or ``sc://HOST:PORT`` of a server of Spark Connect [default: the master given
+        to spark-submit, otherwise all processors of this machine].
     packages : sequence of str, optional
         Maven coordinates of JVM packages to load, as ``group:artifact:version`` [default: none]. With those of Delta,
         the session also has the properties that Delta requires.
@@ -88,8 +89,8 @@ def session(
     Raises
     ------
     InputError
-        If PySpark is missing, Spark cannot start (no Java, unknown master, packages not found), or a session without
-        GraphFrames is running.
+        If PySpark is missing, Spark cannot start (no Java, unknown master, packages not found), a session without
+        GraphFrames is running, or an option is that of the server of Spark Connect.
 
     Examples
     --------
@@ -108,6 +109,11 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None and is_connect(running):
         return running
+    if master is not None and master.startswith("sc://"):
+        for option, given in (("packages", packages), ("graphframes", graphframes), ("memory", memory)):
+            if given:
+                raise InputError(f"{option}: set by the server of Spark Connect; omit it")
+        return _connected(Master.of(master), name, config or {})
     # Under spark-submit the launcher has said already where and with what.
     launched = "PYSPARK_GATEWAY_PORT" in os.environ
     settings: dict[str, Any] = {"spark.sql.execution.arrow.pyspark.enabled": "true"}
@@ -142,6 +148,31 @@ def session(
         raise InputError(f"Spark cannot start: {first_line(error)}") from error
     if graphframes and not has_graphframes(made):
         raise InputError(f"the running Spark session has no GraphFrames jar: {GRAPHFRAMES_ADVICE}")
+    return made
+
+
+def _connected(master: Master, name: str, config: Mapping[str, Any]) -> SparkSession:
+    """A session of Spark Connect.
+
+    Raises
+    ------
+    InputError
+        A package is missing, or the server does not answer or accept the session; without secrets of the URL.
+    """
+    from pyspark.sql import SparkSession
+
+    master.check()  # PySpark tries again for minutes
+    builder = SparkSession.builder.remote(master.url).appName(name)
+    for key, value in config.items():
+        builder = builder.config(key, value)
+    try:
+        made: SparkSession = builder.getOrCreate()
+        made.version  # noqa: B018  the first call to the server
+    except ImportError as error:
+        reason = first_line(error)
+        raise InputError(f"Spark Connect: {reason}; run pip install 'pyspark[connect]'") from error
+    except Exception as error:
+        raise InputError(f"Spark Connect {master.shown}: {master.hide(first_line(error))}") from error
     return made
 
 
@@ -293,15 +324,24 @@ def cancelling(spark: SparkSession, described: str | None = None) -> Iterator[No
                 context.setLocalProperty(_DESCRIPTION, before)
 
 
+class LostError(JobError):
+    """Spark has failed, not the program: its driver, cluster or executors are lost."""
+
+
 @contextmanager
 def named(doing: list[str]) -> Iterator[None]:
-    """Turns an error of Spark into one line that says what the job was doing."""
+    """Turns an error of Spark into one line that says what the job was doing.
+
+    Raises
+    ------
+    LostError
+    """
     try:
         yield
     except GoffishError:
         raise
     except Exception as error:
-        raise JobError(f"{doing[0]}: Spark failed: {first_line(error)}") from error
+        raise LostError(f"{doing[0]}: Spark failed: {first_line(error)}") from error
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -343,6 +383,7 @@ def _slots_now(spark: SparkSession) -> int:
 
 
 _CALLING = "An error occurred while calling "
+_DETAILS = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -361,6 +402,8 @@ def loss(error: BaseException) -> str | None:
 def first_line(error: BaseException) -> str:
     """What went wrong, from an error that may hold the stack traces of two languages."""
     text = str(error).splitlines()
+    if said := _DETAILS.search(str(error)):  # of gRPC
+        text = [said[1]]
     # The bridge to the JVM begins with which of its objects it called; the JVM's own words follow after a colon.
     lines = [line.strip().removeprefix(": ") for line in text if line.strip() and not line.startswith(_CALLING)]
     # A Python error in a worker is inside the message of the JVM's, after its frames, which are indented.
