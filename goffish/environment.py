@@ -8,6 +8,9 @@ import re
 import signal
 import sys
 from collections.abc import Iterable
+from pathlib import Path
+
+from goffish.errors import InputError
 
 #: Names, and beginnings of names (``*``), of variables that programs need to find files, libraries, and each other.
 _NEEDED = (
@@ -19,7 +22,7 @@ _NEEDED = (
     "PBS_*", "LSB_*", "SGE_*",
 )  # fmt: skip
 _ALLOWED = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in _NEEDED), re.DOTALL)
-_SECRET = re.compile("TOKEN|SECRET|PASS|PWD|KEY|CREDENTIAL|AUTH|JWT|COOKIE|_OPTS|_ARGS", re.IGNORECASE)
+_SECRET = re.compile("TOKEN|SECRET|PASS|PWD|KEY|CREDENTIAL|AUTH|JWT|COOKIE|_OPTS|_ARGS|SPARK_REMOTE", re.IGNORECASE)
 
 
 #: PR_SET_PDEATHSIG of Linux.
@@ -35,6 +38,25 @@ def end_with_parent() -> None:
 def looks_secret(name: str) -> bool:
     """Return whether the name of a variable suggests that its value is a secret."""
     return _SECRET.search(name) is not None
+
+
+def check_private(path: Path) -> None:
+    """Refuse a file with secrets that other users can read.
+
+    Parameters
+    ----------
+    path : Path
+        A file; one of another user may be readable by a group of this process.
+
+    Raises
+    ------
+    InputError
+    """
+    file = path.stat()
+    # Secrets of Kubernetes are root's files, which the user of a container reads as a member of the group (fsGroup).
+    by_group = file.st_uid != os.geteuid() and file.st_gid in (os.getegid(), *os.getgroups())
+    if file.st_mode & (0o037 if by_group else 0o077):
+        raise InputError(f"{path}: readable by other users; run chmod 600 {path}")
 
 
 def child_environment(names: Iterable[str] = ()) -> dict[str, str]:

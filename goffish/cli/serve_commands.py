@@ -45,7 +45,20 @@ def _serve(
     ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent jobs.")] = 2,
     spark_master: Annotated[
-        str | None, typer.Option(help="Spark master URL for jobs with the runner spark, such as spark://HOST:7077.")
+        str | None,
+        typer.Option(help="Master of jobs with the runner spark: local[N], spark://…, yarn, k8s://… or sc://…."),
+    ] = None,
+    spark_properties: Annotated[
+        Path | None,
+        typer.Option(
+            help="Spark properties file of these jobs; it can hold secrets and name the master.", show_default="none"
+        ),
+    ] = None,
+    spark_storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or URI that executors can use, for checkpoints and graphs of these jobs.", show_default="none"
+        ),
     ] = None,
     clouds: Annotated[
         Path | None, typer.Option(help="Folder of additional cloud catalogues (*.yaml) for jobs.")
@@ -185,7 +198,9 @@ def _serve(
         home=local_path(home).absolute(), listen=listen, data=tuple(data or ()),
         flows=None if flows is None else local_path(flows).absolute(), max_storage_mb=max_storage, markets=markets,
         database=database, clients=clients, certificate=certificate, key=key, client_authority=client_authority,
-        slots=slots, spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(),
+        slots=slots, spark_master=spark_master,
+        spark_properties=None if spark_properties is None else local_path(spark_properties),
+        spark_storage=spark_storage, clouds=None if clouds is None else clouds.absolute(),
         cloud_speed=cloud_speed, rent=None if rent is None else local_path(rent),
         rate=max_call_rate, burst=max(max_call_rate, 1.0), max_calls=max_calls,
         max_queued_per_client=max_queued_per_client, max_cores=max_cores, max_memory_mb=max_memory,

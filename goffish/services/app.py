@@ -42,8 +42,9 @@ from goffish.services.runners.dataflows import DataflowRunner
 from goffish.services.runners.flow_folder import FlowFolder
 from goffish.services.runners.flows import FlowRunner
 from goffish.services.runners.folder import write_whole
-from goffish.services.runners.processes import ProcessRunner, mpi_command, spark_command
+from goffish.services.runners.processes import ProcessRunner, mpi_command
 from goffish.services.runners.rental import read_rental
+from goffish.services.runners.spark import SparkCluster, SparkRunner
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import AWAY, open_database
 from goffish.services.web.dashboard import Dashboard
@@ -159,8 +160,12 @@ class Server:
             "local": ProcessRunner(inputs.resolve, limits=most, environment=given),
             "mpi": ProcessRunner(inputs.resolve, mpi_command, most, given),
         }
-        if settings.spark_master is not None:
-            runners["spark"] = ProcessRunner(inputs.resolve, spark_command(settings.spark_master, most), most, given)
+        cluster = SparkCluster.of(settings.spark_master, settings.spark_properties, settings.spark_storage)
+        if cluster is not None:
+            cluster.check(most, given)
+            runners["spark"] = SparkRunner(
+                inputs.resolve, cluster.command(most), most, cluster.environment(given), cluster
+            )
         if settings.clouds is not None:
             add_clouds(settings.clouds)
         runners["cloud"] = CloudRunner(
@@ -184,7 +189,7 @@ class Server:
             slots=settings.slots,
             keep_s=keep_s,
             max_run_s=most.run_s,
-            forget=(runners["cloud"].forget,),
+            forget=(runners["cloud"].forget,) if cluster is None else (runners["cloud"].forget, cluster.forget),
             tidy=lambda before: inputs.forget(before, jobs.inputs_in_use()),
         )
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from goffish.errors import InputError
 
+#: Variable with the URL of a server of Spark Connect, which PySpark reads.
+REMOTE = "SPARK_REMOTE"
 Kind = Literal["local", "standalone", "yarn", "kubernetes", "connect"]
 #: Schemes of masters that listen at an address, and the default ports.
 _SCHEMES: dict[str, tuple[Kind, int]] = {
@@ -35,7 +37,7 @@ class Master:
         Where it listens; any of them is enough.
     """
 
-    url: str
+    url: str = field(repr=False)
     kind: Kind
     addresses: tuple[tuple[str, int], ...] = ()
 

@@ -377,6 +377,21 @@ def slots(spark: SparkSession, wanted: int | None = None) -> int:
     return max(1, found)
 
 
+def wait_for_executors(spark: SparkSession) -> None:
+    """Wait until an application has an executor, however long the cluster is busy with others.
+
+    Raises
+    ------
+    LostError
+        The cluster has ended the application.
+    """
+    with named(["waiting for executors"]):
+        while not is_connect(spark) and not _slots_now(spark):
+            if spark.sparkContext._jsc.sc().isStopped():
+                raise LostError("waiting for executors: the cluster has ended the application")
+            time.sleep(0.2)
+
+
 def _slots_now(spark: SparkSession) -> int:
     context = spark.sparkContext._jsc.sc()
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from goffish import errors
 from goffish.errors import GoffishError, InputError, JobError
-from goffish.gofs import PartitionedGraph, Slice, open_store
+from goffish.gofs import PartitionedGraph, Slice, is_store, open_store
 from goffish.gopher.checkpoint import CheckpointFolder
 from goffish.gopher.engine import Columns
 from goffish.gopher.folder import folder_writer
@@ -198,7 +198,12 @@ def open_graph(path: str, fingerprint: str) -> PartitionedGraph:
     """A store, from what this Python worker has open."""
     found = _opened.get((path, fingerprint))
     if found is None:
-        graph = open_store(path)
+        try:
+            graph = open_store(path)
+        except errors.StoreError as error:
+            if is_store(path):
+                raise
+            raise InputError(f"{error}; executors must be able to open the store at the same path or URI") from error
         if graph.fingerprint() != fingerprint:
             raise InputError(f"{path}: was replaced during the job, or differs on this machine")
         _opened.clear()

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from goffish.definitions import Definition, read_definition
+from goffish.environment import check_private
 from goffish.errors import InputError
 from goffish.services.runners.folder import write_whole
 
@@ -122,15 +123,9 @@ def read_clients(path: Path) -> ClientList:
     InputError
         The file is invalid, or readable by other users; names the file, the field and the accepted values.
     """
-    if path.exists() and _readable_by_others(path.stat()):
-        raise InputError(f"{path}: readable by other users; run chmod 600 {path}")
+    if path.exists():
+        check_private(path)
     return read_definition(ClientList, path, "clients", "clients")
-
-
-def _readable_by_others(file: os.stat_result) -> bool:
-    # Secrets of Kubernetes are root's files, which the user of a container reads as a member of the group (fsGroup).
-    by_group = file.st_uid != os.geteuid() and file.st_gid in (os.getegid(), *os.getgroups())
-    return bool(file.st_mode & (0o037 if by_group else 0o077))
 
 
 async def follow(path: Path, clients: Clients) -> None:

@@ -44,7 +44,11 @@ class Settings:
     slots : int
         Maximum number of concurrent jobs.
     spark_master : str, optional
-        Spark master URL for jobs with the runner ``spark``.
+        Spark master URL for jobs with the runner ``spark``; default: that of `spark_properties`, if any.
+    spark_properties : Path, optional
+        Spark properties file of these jobs.
+    spark_storage : str, optional
+        Folder or URI that the server and all executors can use, for a master that is not local.
     clouds : Path, optional
         Folder of additional cloud catalogues.
     cloud_speed : float
@@ -93,6 +97,8 @@ class Settings:
     client_authority: Path | None = None
     slots: int = 2
     spark_master: str | None = None
+    spark_properties: Path | None = None
+    spark_storage: str | None = None
     clouds: Path | None = None
     cloud_speed: float = 360.0
     rent: Path | None = None

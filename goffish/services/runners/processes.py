@@ -1,4 +1,4 @@
-"""Graph jobs as local processes: a worker, MPI ranks, or a Spark driver.
+"""Graph jobs as local processes: a worker or MPI ranks.
 
 Workers run in a separate session and survive a server crash; the restarted server finds them by the lock on the job
 folder and reattaches.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -25,12 +24,11 @@ import psutil
 
 from goffish.environment import child_environment
 from goffish.errors import InputError
-from goffish.services.runners import worker as worker_module
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import Busy, JobFolder
 from goffish.services.runners.limits import UNLIMITED, JobLimits, memory_exceeded
 from goffish.services.runners.order import Files, Resolve, order_of
-from goffish.services.runners.worker import DISK_FULL, NO_STORAGE, NOT_NOW
+from goffish.services.runners.worker import DISK_FULL, NO_CLUSTER, NO_STORAGE, NOT_NOW
 from goffish.services.store.records import State
 from goffish.services.store.spec import GraphJob
 
@@ -79,7 +77,7 @@ class ProcessRunner:
         assert graph is not None
         process: subprocess.Popen[bytes] | None = None
         if folder.done is None and not folder.busy:
-            order = order_of(graph, Files.of(graph, self.resolve), self.limits)
+            order = self._order(attempt, graph)
             try:
                 turn = folder.prepare(order, job.attempts)
             except Busy:
@@ -95,6 +93,13 @@ class ProcessRunner:
             attempt.move(State.RUNNING, text)
         return self._look_after(attempt, graph, process)
 
+    def _order(self, attempt: Attempt, graph: GraphJob) -> dict[str, Any]:
+        """Return the order of a worker."""
+        return order_of(graph, Files.of(graph, self.resolve), self.limits)
+
+    def _catch_up(self, attempt: Attempt) -> None:
+        """Fetch what the worker has not written to the folder of the job; nothing here."""
+
     def _look_after(self, attempt: Attempt, graph: GraphJob, process: subprocess.Popen[bytes] | None) -> Ended:
         folder = attempt.folder
         events, next_look = EventWriter(attempt), 0.0
@@ -102,6 +107,7 @@ class ProcessRunner:
             why = attempt.stops()
             ended = None if why is None else attempt.ended(why)
             if time.monotonic() >= next_look:
+                self._catch_up(attempt)
                 events.write()
                 ended = ended or over_limit(folder, self.limits.memory_of(graph), graph.cpu_seconds)
                 next_look = time.monotonic() + _REPORT_S
@@ -109,6 +115,7 @@ class ProcessRunner:
                 end_worker(folder, process)
                 return concluded(folder) or ended
             time.sleep(_LOOK_S)
+        self._catch_up(attempt)
         events.write()
         return concluded(folder) or lost(folder, None if process is None else process.returncode)
 
@@ -226,9 +233,9 @@ def lost(folder: JobFolder, code: int | None) -> Ended:
     if code not in (NOT_NOW, DISK_FULL) and (exceeded := _out_of_memory(folder)):
         return Ended(State.FAILED, exceeded)
     if code in (1, 2):
-        lines = folder.log_end(_LOG_LINES).splitlines()
-        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-        return Ended(State.FAILED, (errors or lines or [f"the worker ended with exit code {code} and no message"])[-1])
+        return Ended(State.FAILED, _last_error(folder, f"the worker ended with exit code {code} and no message"))
+    if code == NO_CLUSTER:
+        return Ended(State.QUEUED, _last_error(folder, "the worker lost the Spark cluster"), lost=True)
     if code == NOT_NOW:
         return Ended(State.QUEUED, "another worker was running")
     if code == DISK_FULL:
@@ -238,6 +245,13 @@ def lost(folder: JobFolder, code: int | None) -> Ended:
     if code is None:
         return Ended(State.QUEUED, "worker lost", lost=True)
     return Ended(State.QUEUED, f"worker lost ({_how(code)})", lost=True)
+
+
+def _last_error(folder: JobFolder, otherwise: str) -> str:
+    """Return the last error in the log of a worker, or its last line."""
+    lines = folder.log_end(_LOG_LINES).splitlines()
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (errors or lines or [otherwise])[-1]
 
 
 def _out_of_memory(folder: JobFolder) -> str:
@@ -320,53 +334,9 @@ class EventWriter:
             self._saved = saved
 
 
-#: Minimum heap of Spark.
-_LEAST_HEAP_MB = 512
-#: Minimum address space of a Python worker of Spark, most of which is only reserved.
-_LEAST_PYTHON_MB = 768
-#: Environment of Python workers with limited address space: no large memory pools.
-_FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-
-
 def mpi_command(worker: list[str], graph: GraphJob) -> list[str]:
     """Wrap the command of a worker in ``mpirun``."""
     return [launcher("mpirun", "pip install 'goffish[mpi]'"), "-n", str(graph.workers), *worker]
-
-
-def spark_command(master: str, limits: JobLimits) -> Callable[[list[str], GraphJob], list[str]]:
-    """Return a function that wraps the command of a worker in ``spark-submit``.
-
-    Parameters
-    ----------
-    master : str
-        Spark master URL, such as ``local[2]`` or ``spark://HOST:PORT``.
-    limits : JobLimits
-        Half of the memory limit is the heap of each Java process, half is for its Python workers.
-    """
-
-    def command(worker: list[str], graph: GraphJob) -> list[str]:
-        submit = launcher("spark-submit", "pip install 'goffish[spark]'")
-        memory = limits.memory_of(graph)
-        settings = {} if memory is None else _memory_settings(master, memory)
-        given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        return [submit, "--master", master, *given, worker_module.__file__, *worker[-2:]]
-
-    return command
-
-
-def _memory_settings(master: str, memory_mb: int) -> dict[str, str]:
-    """Return Spark settings that enforce the memory limit, on a cluster per executor."""
-    heap = max(_LEAST_HEAP_MB, memory_mb // 2)
-    python = memory_mb - heap
-    # With a local master, Spark applies the limit to each Python worker.
-    if found := re.match(r"local(?:\[(\*|[0-9]+))?", master):
-        python //= (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
-    return {
-        "spark.driver.memory": f"{heap}m",
-        "spark.executor.memory": f"{heap}m",
-        "spark.executor.pyspark.memory": f"{max(_LEAST_PYTHON_MB, python)}m",
-        **{f"spark.executorEnv.{name}": value for name, value in _FRUGAL.items()},
-    }
 
 
 def launcher(name: str, advice: str) -> str:

@@ -2,8 +2,8 @@
 
 It resumes from the newest checkpoint and reports progress after every superstep. SIGUSR1 is the notice that its machine
 will be taken back: it ends with a checkpoint. A wish for a checkpoint in the folder is met at the end of the next
-superstep. Exit codes: 0 success, 1 failed job, 2 invalid input, 74 full disk, 75 another attempt is current, 76 ended
-after a notice.
+superstep. Exit codes: 0 success, 1 failed job, 2 invalid input, 73 lost Spark cluster, 74 full disk, 75 another attempt
+is current, 76 ended after a notice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from goffish.errors import CheckpointError, GoffishError, JobError, StoreError
+from goffish.errors import CheckpointError, GoffishError, InputError, JobError, StoreError
 from goffish.services.runners.folder import Busy, JobFolder, is_disk_full
 from goffish.services.runners.limits import is_no_memory, limit_process, memory_exceeded, reserve_nothing
 from goffish.services.runners.order import as_named, saves
@@ -27,6 +27,8 @@ from goffish.services.runners.order import as_named, saves
 NOT_NOW = 75
 #: Exit code of a worker whose job folder cannot be read or written (EX_UNAVAILABLE).
 NO_STORAGE = 69
+#: Exit code of a worker that has lost the Spark cluster, or its executors (EX_CANTCREAT).
+NO_CLUSTER = 73
 #: Exit code of a worker whose disk is full (EX_IOERR).
 DISK_FULL = 74
 #: Exit code of a worker that ended after a notice, with a checkpoint where there can be one.
@@ -65,12 +67,29 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
         elif isinstance(error, StoreError) and "checkpoints" in order:
             # Ranks of several machines write checkpoints to storage, which may be away.
             code = NO_STORAGE
+        elif order.get("engine") == "spark" and _is_lost(error):
+            code = NO_CLUSTER
         elif isinstance(error, GoffishError):
             code = error.exit_code
         else:
             raise
-        _write_log(f"error: {as_named(str(error), order.get('names', {}))}")
+        _write_log(f"error: {as_named(_without_secrets(str(error)), order.get('names', {}))}")
         sys.exit(code)
+
+
+def _is_lost(error: BaseException) -> bool:
+    from goffish.gopher.spark.session import LostError
+
+    return isinstance(error, LostError)
+
+
+def _without_secrets(text: str) -> str:
+    """Return a text without the token of Spark Connect."""
+    if "SPARK_REMOTE" not in os.environ:
+        return text
+    from goffish.gopher.spark.master import REMOTE, Master
+
+    return Master.of(os.environ[REMOTE]).hide(text)
 
 
 def _write_log(text: str) -> None:
@@ -141,9 +160,7 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     noticed = threading.Event()
     running: dict[str, Any] = {"engine": order["engine"]}
     if order["engine"] == "spark":
-        from goffish.spark import session
-
-        running["spark"] = session()
+        running["spark"] = _spark_session(folder, order)
     else:
         running["threads"] = order["threads"]
     options = dict(order["options"])
@@ -151,7 +168,7 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     whole = job.in_memory or bool(job.only_whole())
     if whole and job.resumes_whole():
         _at_notice(_interrupt)
-    if "checkpoints" in order:  # of ranks on several machines
+    if "checkpoints" in order:  # of several machines
         running |= {"checkpoint_dir": order["checkpoints"], "resume": True}
     elif saves(job):
         running |= {"checkpoint_dir": folder.checkpoints, "resume": any(folder.checkpoints.glob("*"))}
@@ -177,6 +194,30 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         # A power failure may leave a damaged checkpoint.
         _write_log(f"warning: {error}; restarting from the beginning")
         return run(order["algorithm"], graph, **running | {"resume": False}, **options)
+
+
+def _spark_session(folder: JobFolder, order: dict[str, Any]) -> Any:
+    """Return a session on the cluster, once there are executors.
+
+    Raises
+    ------
+    LostError
+        The cluster, which the server has checked when it started, does not answer now.
+    """
+    from goffish.gopher.shared import SHARED_VARIABLE, remove_place
+    from goffish.gopher.spark.master import REMOTE, Master
+    from goffish.gopher.spark.session import LostError, session, wait_for_executors
+
+    if "shared" in order:
+        os.environ[SHARED_VARIABLE] = order["shared"]
+        remove_place(order["shared"])  # of a worker that was killed
+    master = Master.of(os.environ[REMOTE]).in_session(order["session"]) if "session" in order else None
+    try:
+        spark = session(f"goffish-{folder.path.name}", master=master)
+    except InputError as error:
+        raise LostError(str(error)) from error
+    wait_for_executors(spark)
+    return spark
 
 
 def finish(folder: JobFolder, result: Any, summary: dict[str, Any], text: str = "") -> None:
