@@ -227,8 +227,9 @@ class SparkCluster:
     def _settings(self, graph: GraphJob, limits: JobLimits) -> dict[str, str]:
         """Return the Spark properties that a job has whatever the properties file says."""
         settings = {"spark.pyspark.driver.python": sys.executable}
-        if "spark.ui.enabled" not in self.properties:
-            settings["spark.ui.enabled"] = "false"  # it listens on all addresses
+        # The pages listen on all addresses, and clients read the log.
+        defaults = {"spark.ui.enabled": "false", "spark.log.level": "WARN"}
+        settings |= {name: value for name, value in defaults.items() if name not in self.properties}
         if "spark.pyspark.python" not in self.properties and "PYSPARK_PYTHON" not in os.environ:
             settings["spark.pyspark.python"] = sys.executable
         settings |= self._core_settings(limits) | self._memory_settings(graph, limits)
