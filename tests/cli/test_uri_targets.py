@@ -52,10 +52,11 @@ NOT_WRITTEN = """
     master meme memory method metric name name_pattern null_model objective only operator option order pack packages
     parallel param pass_environment paths period plate plates policy preset price rate rates reductions refine require
     result resume_from role run runner seed self_loops semantics separator server since sizes source sources
-    spark_master spark_properties spark_storage spec spot_since start state store table target time time_format time_unit title token top topic
+    spark_master spec spot_since start state store table target time time_format time_unit title token top topic
     traces truth unavailable unit units until updates variability variant vertex vertex_exists vertex_weights vertices
     web weight what window workers zone deliver events_page queries as_type before bucket direction events pool related
     where vocabulary pairs weighting times duration features account options region storage tag provider_options
+    spark_properties spark_storage
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 #: Names that mean something to read in one command and something to write in others.
 READ_HERE = {

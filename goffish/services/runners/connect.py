@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from goffish.errors import GoffishError
 from goffish.gopher.spark.master import REMOTE, Master
@@ -15,6 +16,8 @@ from goffish.spark import session
 
 #: What the server says about a session that has ended.
 _CLOSED = "SESSION_CLOSED"
+#: Seconds in which cancelled tasks end: Spark kills their Python workers after two (spark.python.task.killTimeout).
+_ENDS_S = 4.0
 
 
 def main() -> None:
@@ -26,6 +29,8 @@ def main() -> None:
         spark = session(master=url)
         spark.interruptAll()
         spark.stop()
+        if len(sys.argv) > 1:
+            time.sleep(_ENDS_S)  # the next attempt writes its checkpoints where these tasks do
     except GoffishError as error:
         if _CLOSED not in str(error):
             sys.stderr.write(f"error: {error}\n")

@@ -328,6 +328,7 @@ class SparkRunner(ProcessRunner):
         """Start a driver, or reattach to that of an earlier server, and monitor it."""
         if not attempt.folder.busy:
             self._release(attempt.folder)  # what a killed worker of a killed server has left
+            self._catch_up(attempt)
         ended = super().run(attempt)
         if ended.state != State.DONE:
             self._release(attempt.folder)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +65,7 @@ def when_saved(client: Client, job: str, attempts: int = 1, times: int = 1) -> N
     """Wait until an attempt of a job has written checkpoints, as its events say."""
     attempt = saved = 0
     for event in client.watch(job):
-        attempt = event.details.get("attempt", attempt)
+        attempt += event.kind == "state" and event.text.startswith("attempt ")
         saved += event.kind == "checkpoint" and attempt == attempts
         if saved == times:
             return
@@ -129,8 +131,9 @@ def test_killed_executors_and_drivers(server: RealServer, cluster: Standalone) -
             process.kill()
         when_saved(client, job, 3)
         check(client, job, 3)
-        steps = [int(event.details["superstep"]) for event in client.watch(job) if event.kind == "progress"]
-        assert steps == sorted(steps)  # nothing is done again from the first superstep
+        steps = [json.loads(event.details)["superstep"] for event in client.watch(job) if event.kind == "progress"]
+        # What is done again is no more than two intervals, of which one checkpoint was not complete.
+        assert all(after > before - 50 for before, after in pairwise(steps))
     wait_until(lambda: not cluster.applications() and not cluster.executors(), 30)
 
 
