@@ -140,9 +140,9 @@ class Connect:
     def running(self) -> int:
         """Number of Spark jobs that run."""
         address = f"http://127.0.0.1:{self.web}/api/v1/applications"
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(address, timeout=60) as answer:
             name = json.load(answer)[0]["id"]
-        with urllib.request.urlopen(f"{address}/{name}/jobs?status=running", timeout=5) as answer:
+        with urllib.request.urlopen(f"{address}/{name}/jobs?status=running", timeout=60) as answer:
             return len(json.load(answer))
 
 
