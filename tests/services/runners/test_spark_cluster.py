@@ -86,7 +86,7 @@ def check(client: Client, job: str, attempts: int, kind: str = "pagerank") -> No
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_stores_and_files(server: RealServer, cluster: Standalone, storage: Path) -> None:
     """The results of the local runner, also of a file that only the server reads; nothing stays behind."""
     with server.client() as client:
@@ -100,7 +100,7 @@ def test_stores_and_files(server: RealServer, cluster: Standalone, storage: Path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_bounds_and_cancellation(server: RealServer, cluster: Standalone, storage: Path) -> None:
     """Breaks when an application uses more than is allowed, or runs on after its job was cancelled."""
     with server.client() as client:
@@ -116,7 +116,7 @@ def test_bounds_and_cancellation(server: RealServer, cluster: Standalone, storag
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_killed_executors_and_drivers(server: RealServer, cluster: Standalone) -> None:
     """The job resumes from its checkpoints, whichever process of it is killed, and no application stays behind."""
     with server.client() as client:
@@ -138,7 +138,7 @@ def test_killed_executors_and_drivers(server: RealServer, cluster: Standalone) -
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("worker", [False, True])
 def test_a_killed_server(server: RealServer, cluster: Standalone, worker: bool) -> None:
     """The next server goes on with the driver, or resumes the job if the driver was killed, too."""

@@ -55,7 +55,7 @@ def server(folder: Path, connect: Connect) -> Iterator[RealServer]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_sessions_of_jobs(server: RealServer, folder: Path, connect: Connect) -> None:
     """A job resumes after its worker was killed; what a worker ran ends with it; the token is shown nowhere."""
     with server.client() as client:
@@ -83,7 +83,7 @@ def test_sessions_of_jobs(server: RealServer, folder: Path, connect: Connect) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_killed_server_and_worker(server: RealServer, connect: Connect) -> None:
     """The next server ends the session that both have left, and resumes the job."""
     with server.client() as client:
