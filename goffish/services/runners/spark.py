@@ -327,6 +327,10 @@ class SparkRunner(ProcessRunner):
     def run(self, attempt: Attempt) -> Ended:
         """Start a driver, or reattach to that of an earlier server, and monitor it."""
         if not attempt.folder.busy:
+            try:
+                self.cluster.master.check()
+            except InputError as error:  # no loss of the job
+                return Ended(State.QUEUED, str(error), pause=True)
             self._release(attempt.folder)  # what a killed worker of a killed server has left
             self._catch_up(attempt)
         ended = super().run(attempt)

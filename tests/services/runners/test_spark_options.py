@@ -11,10 +11,12 @@ import pytest
 
 from goffish.environment import child_environment
 from goffish.errors import InputError
-from goffish.services.runners.limits import JobLimits
+from goffish.services.runners import supervisor
+from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.processes import launcher
-from goffish.services.runners.spark import SparkCluster, read_properties
-from goffish.services.store.spec import GraphJob
+from goffish.services.runners.spark import SparkCluster, SparkRunner, read_properties
+from goffish.services.store.spec import GraphJob, JobSpec
+from tests.services.runners.rented import serving
 from tests.services.spark_cluster import TOKEN, environment, free_port
 
 JOB = GraphJob(algorithm="components", input_uri="store", runner="spark")
@@ -213,3 +215,19 @@ def test_properties_reach_the_session(tmp_path: Path, kind: str) -> None:
     wanted = dict(line.split() for line in text.splitlines()) | settings(cluster, JobLimits(cores=6, memory_mb=3000))
     assert wanted.items() <= found.items()
     assert found["spark.executor.instances"] == "3" and found["spark.submit.deployMode"] == "client"
+
+
+def test_a_master_that_is_away_is_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a short outage of the cluster uses up the attempts of a job."""
+    monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.01)
+    master = f"spark://127.0.0.1:{free_port()}"
+    cluster = SparkCluster.of(master, None, str(tmp_path))
+    assert cluster is not None
+    runner = SparkRunner(str, cluster.command(UNLIMITED), cluster=cluster)
+    graph = {"algorithm": "components", "input_uri": "g", "runner": "spark"}
+    with serving(tmp_path / "home", {"spark": runner}) as service:
+        job = service.submit(JobSpec.model_validate({"graph": graph, "most_attempts": 1}))
+        found = service.settle(job)
+        texts = [event.text for event in service.events(job)]
+    assert (found.attempts, found.losses) == (10, 0) and "aborted after 10 attempts" in found.error
+    assert f"Spark master {master}: cannot connect to" in " ".join(texts)
