@@ -197,7 +197,7 @@ class SparkCluster:
         return f"{self.storage}/{job}"
 
     def forget(self, job: Job) -> None:
-        """Remove what a job that is over has left in storage."""
+        """Remove what a job that has ended has left in storage."""
         if self.storage is not None and job.spec.runner == "spark":
             remove_place(self.place(job.id))
 

@@ -97,7 +97,7 @@ class Supervisor:
     keep_s : float, optional
         Retention of ended jobs and their results; default: unlimited.
     forget : sequence of callables
-        Called with each job that is over and was begun, to end what it still has elsewhere; again when it is deleted.
+        Called with each job that was begun and has ended, to end what it still has elsewhere; again when it is deleted.
     tidy : callable, optional
         Called with the time before which unused uploads may be deleted.
     clock : Clock, optional
