@@ -229,8 +229,8 @@ def event_columns(source: Any, target: Any, time: Any) -> tuple[pa.Array, Intege
     when = whole_numbers("time", time)
     ends = [as_id_column(column, name) for name, column in (("source", source), ("target", target))]
     if not len(ends[0]) == len(ends[1]) == when.size:
-        told = f"{len(ends[0])}, {len(ends[1])} and {when.size} rows"
-        raise InputError(f"source, target and time have {told}; expected one row per edge in each")
+        rows = f"{len(ends[0])}, {len(ends[1])} and {when.size} rows"
+        raise InputError(f"source, target and time have {rows}; expected one row per edge in each")
     (src, dst), labels, n = number_labels(*ends)
     return pa.array(np.arange(n)) if labels is None else labels, src, dst, when
 

@@ -297,5 +297,5 @@ def _answered(
         "start": moments(series.starts[numbers], series.unit),
         "end": moments(series.ends[numbers], series.unit),
     })  # fmt: skip
-    told = {"timesteps": len(instances), "events": int(events.time.size)}
-    return SeriesResult("", table, told, None, timesteps, series.counters() - before)
+    summary = {"timesteps": len(instances), "events": int(events.time.size)}
+    return SeriesResult("", table, summary, None, timesteps, series.counters() - before)

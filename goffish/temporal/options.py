@@ -77,18 +77,7 @@ class TimeDependentShortestPaths(Application):
         return [self.source]
 
 
-class _OfEvents(Application):
-    def _names(self) -> EventNames:
-        raise NotImplementedError
-
-    def _checked(self, series: Series) -> EventNames:
-        """The attributes of events, which the series must have."""
-        names = self._names()
-        names.check(series.schema)
-        return names
-
-
-class TemporalPaths(_OfEvents):
+class TemporalPaths(Application):
     """Time-respecting paths along time-stamped edges (Wu et al., VLDB 2014)."""
 
     name = "temporal-paths"
@@ -107,7 +96,8 @@ class TemporalPaths(_OfEvents):
     latest_arrival: int | None = Field(default=None, description="Latest arrival time [default: none].")
     undirected: bool = Field(default=False, description="Follow directed edges in both directions.")
 
-    def _names(self) -> EventNames:
+    def _names(self, series: Series) -> EventNames:
+        """Return the attributes of events, which the series must have."""
         from goffish.temporal.event_series import EventNames
 
         given = self.duration
@@ -115,12 +105,14 @@ class TemporalPaths(_OfEvents):
             given = int(given)
         if isinstance(given, int) and given < 0:
             raise InputError(f"duration={given}: must be at least 0")
-        return EventNames(self.times, given)
+        names = EventNames(self.times, given)
+        names.check(series.schema)
+        return names
 
     def program(self, series: Series) -> TimeSeriesProgram:
         from goffish.temporal.event_programs import EventPaths
 
-        return EventPaths(self._query(), self._checked(series))
+        return EventPaths(self._query(), self._names(series))
 
     def _query(self) -> PathQuery:
         from goffish.temporal.event_series import PathQuery
@@ -133,14 +125,14 @@ class TemporalPaths(_OfEvents):
     def answer_in_memory(self, series: Series, **running: Any) -> SeriesResult | None:
         from goffish.temporal import event_series as whole
 
-        names = self._checked(series)
+        names = self._names(series)
         series.graph.find(self.vertex)
         if not whole.events_fit(series, names):
             return None
         return whole.paths_in_memory(series, names, self._query(), **running)
 
 
-class TemporalTriangles(_OfEvents):
+class TemporalTriangles(Application):
     """Triangles of time-stamped edges (Paranjape, Benson & Leskovec, WSDM 2017)."""
 
     name = "temporal-triangles"
@@ -152,25 +144,25 @@ class TemporalTriangles(_OfEvents):
         default=None, description="Edge attribute with a list that orders events of equal times [default: by vertices]."
     )
 
-    def _names(self) -> EventNames:
+    def _names(self, series: Series) -> EventNames:
+        """Return the attributes of events, which the series must have."""
         from goffish.temporal.event_series import EventNames
 
-        return EventNames(self.times, order=self.order)
-
-    def _checked(self, series: Series) -> EventNames:
         if not series.graph.info.directed:
             raise InputError("temporal-triangles: the series is undirected; build it with directed edges (--directed)")
-        return super()._checked(series)
+        names = EventNames(self.times, order=self.order)
+        names.check(series.schema)
+        return names
 
     def program(self, series: Series) -> TimeSeriesProgram:
         from goffish.temporal.event_programs import EventTriangles
 
-        return EventTriangles(self.within, self._checked(series))
+        return EventTriangles(self.within, self._names(series))
 
     def answer_in_memory(self, series: Series, **running: Any) -> SeriesResult | None:
         from goffish.temporal import event_series as whole
 
-        names = self._checked(series)
+        names = self._names(series)
         if not whole.events_fit(series, names):
             return None
         return whole.triangles_in_memory(series, names, self.within, **running)

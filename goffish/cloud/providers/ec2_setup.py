@@ -259,7 +259,11 @@ def _security_group(account: Account, vpc: str) -> Finding:
         if not ok:
             return Finding("security group", False, found)
         opened = [one["GroupId"] for one in found if one["IpPermissions"]]
-        note = f"{', '.join(opened)} with inbound rules, which GoFFish does not need" if opened else "closed"
+        note = (
+            f"{', '.join(opened)} with inbound rules, which only machines that connect to each other need"
+            if opened
+            else "closed"
+        )
         return Finding("security group", True, f"{', '.join(given)}: {note}")
     ok, found = _try("group", lambda: account.closed_group(vpc, create=False))
     if not ok:

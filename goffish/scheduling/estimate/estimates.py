@@ -119,15 +119,15 @@ def estimate(shape: JobShape, calibration: Calibration | None = None) -> JobEsti
 
 
 def _warnings(shape: JobShape, used: Calibration, largest: Mapping[str, int]) -> tuple[str, ...]:
-    told = []
+    found = []
     if used.machine != this_machine():
-        told.append(
+        found.append(
             f"measured on another machine ({used.describe_machine()}); run goffish calibrate to measure this one"
         )
     times = max(getattr(shape, name) / max(count, 1) for name, count in largest.items())
     if times > _FAR:
-        told.append(f"the graph is {times:.0f} times as large as the largest measured one")
-    return tuple(told)
+        found.append(f"the graph is {times:.0f} times as large as the largest measured one")
+    return tuple(found)
 
 
 class SpotJob(NamedTuple):
