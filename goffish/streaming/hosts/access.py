@@ -38,6 +38,8 @@ class Access:
         TLS certificate of this host, and its key, in PEM format.
     authority : Path, optional
         Certificate authority of all hosts, in PEM format.
+    name : str, optional
+        Name in the certificates of all hosts [default: the hosts of their addresses].
 
     Raises
     ------
@@ -50,6 +52,7 @@ class Access:
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
+    name: str | None = None
 
     def __post_init__(self) -> None:
         found = split_address(self.listen)
@@ -131,6 +134,8 @@ class Access:
             options += (("grpc.keepalive_time_ms", half), ("grpc.keepalive_timeout_ms", half))
         if self.authority is None:
             return grpc.aio.insecure_channel(in_digits(address), options=options)
+        if self.name is not None:
+            options += (("grpc.ssl_target_name_override", self.name),)
         credentials = grpc.ssl_channel_credentials(_bytes(self.authority))
         return grpc.aio.secure_channel(address, credentials, options=options)
 

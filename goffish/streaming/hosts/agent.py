@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,12 @@ class Agent:
         Called with what happens.
     versions : Path, optional
         Folder with the files of versions to which the flow is updated [default: the current folder].
+    notice : Path, optional
+        File that appears when this host will be taken back; upon it, the host leaves as after SIGTERM.
+    machine : str
+        Name that the controller has given this host, if it has rented it.
+    fetch : callable, optional
+        Writes a file of a version into its folder, by name, if the controller has one.
 
     Raises
     ------
@@ -91,12 +97,15 @@ class Agent:
 
     def __init__(
         self, topology: Topology, access: Access, join: str, slots: int,
-        report: Callable[[str], object] | None = None, versions: Path | None = None,
+        report: Callable[[str], object] | None = None, versions: Path | None = None, notice: Path | None = None,
+        machine: str = "", fetch: Callable[[str], object] | None = None,
     ) -> None:  # fmt: skip
         access.check(join, "--join")
         self._topology, self._access, self._join, self._slots = topology, access, join, slots
         self._report = report or (lambda text: None)
         self._versions = (versions or Path()).absolute()
+        self._notice, self._machine = notice, machine
+        self._fetch = fetch or (lambda name: None)
         self._new: tuple[int, Topology] | None = None  # the version to which the flow is updated
         self._workers: dict[int, _Worker] = {}
         self._queue: asyncio.Queue[Any]
@@ -120,8 +129,8 @@ class Agent:
     def run(self) -> bool:
         """Run workers until the flow ends, or until SIGTERM.
 
-        After SIGTERM, workers hand their state over to those of other hosts before they end; a second SIGTERM ends
-        them at once, as if the host was lost.
+        After SIGTERM, a notice, or where the controller asks for it, workers hand their state over to those of other
+        hosts before they end; a second SIGTERM ends them at once, as if the host was lost.
 
         Returns
         -------
@@ -177,7 +186,7 @@ class Agent:
         """Do what the controller asks for."""
         hello = hosts_pb2.Hello(
             version=software(), flow=self._topology.name, fingerprint=self._topology.fingerprint, slots=self._slots,
-            address=address,
+            address=address, machine=self._machine,
         )  # fmt: skip
         call = await self._joined(channel, hello)
         self._connected = True
@@ -221,7 +230,7 @@ class Agent:
         """After SIGTERM, wait until workers have handed their state over, and others have all that they have sent."""
         await self._leaves.wait()
         asked = lease_clock()
-        self._send(hello=hosts_pb2.Hello(slots=0))
+        self._send(hello=hosts_pb2.Hello(slots=0, machine=self._machine))
         self._queue.put_nowait(self._ping())
         self._report(f"leaving: {len(self._workers)} workers hand their state over")
         while self._answered < asked or self._busy:
@@ -299,6 +308,8 @@ class Agent:
                 raise JobError(
                     f"--join {self._join}: no answer of the controller for {self._lease_s:g} s; the workers were ended"
                 )
+            if self._notice is not None and not self._leaves.is_set() and self._notice.exists():
+                self._leaves.set()
             if now > due:
                 due = now + min(_MOST_S, (self._lease_s or _MOST_S) / _PINGS)
                 self._queue.put_nowait(self._ping())
@@ -327,6 +338,8 @@ class Agent:
                 self._install(content.views)
             case "answer":
                 self._calls.pop(content.id).set_result(content.result)
+            case "leave":
+                self._leaves.set()
             case "end":
                 if content.reason:
                     raise JobError(f"--join {self._join}: the flow goes on without this host: {content.reason}")
@@ -361,7 +374,7 @@ class Agent:
             self._until = lease_clock() + self._lease_s
             self._lease.renew(self._until)
             if terms.HasField("file"):
-                self._topology = await asyncio.to_thread(load_file, terms.file, self._versions, given.firsts)
+                self._topology = await asyncio.to_thread(self._load, terms.file, given.firsts)
             else:
                 self._topology = divided(self._topology, given.firsts)
             self._check_folders(self._topology, given.begin.folder, terms.probe)
@@ -398,11 +411,15 @@ class Agent:
 
     def _make(self, update: Any) -> bytes:
         """Return the pickled plan of an update."""
-        new = load_file(update.file, self._versions, self._terms.firsts)
+        new = self._load(update.file, self._terms.firsts)
         self._check_folders(new, self._terms.begin.folder, self._probe)
         plan = plan_from_json(update.plan, self._topology, new, self._versions / update.file.name)
         self._new = plan.number, new
         return pickled(new, plan)
+
+    def _load(self, file: Any, firsts: Sequence[str]) -> Topology:
+        self._fetch(file.name)
+        return load_file(file, self._versions, firsts)
 
     @staticmethod
     def _check_folders(topology: Topology, checkpoint: Path | None, probe: str) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ class _Host:
     address: str
     slots: int
     heard: float
+    machine: str  # its name, if it was rented for the flow
     queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     workers: dict[int, _RemoteWorker] = field(default_factory=dict)
     epoch: int = 0  # of the last view that was sent
@@ -248,7 +250,7 @@ class Machines:
         reason = self._refusal(hello)
         if reason is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
-        host = _Host(self._next, hello.address, hello.slots, lease_clock())
+        host = _Host(self._next, hello.address, hello.slots, lease_clock(), hello.machine)
         self._next += 1
         self._hosts[host.number] = host
         self._send_terms(host)
@@ -282,7 +284,7 @@ class Machines:
         with suppress(grpc.RpcError):
             async for message in requests:
                 kind = message.WhichOneof("kind")
-                self._takers[kind](self, host, getattr(message, kind))
+                getattr(self, f"_take_{kind}")(host, getattr(message, kind))
 
     def _take_hello(self, host: _Host, hello: Any) -> None:
         host.slots = hello.slots  # none, as it is going to leave
@@ -337,11 +339,6 @@ class Machines:
                 self._take_line(host, hosts_pb2.WorkerLine(worker=worker.number, line=text))
         self._lose(host)
         host.queue.put_nowait(None)
-
-    _takers: dict[str, Callable[[Machines, _Host, Any], None]] = {
-        "hello": _take_hello, "ping": _take_ping, "line": _take_line, "begun": _take_begun, "end": _take_end,
-        "call": _take_call, "unreachable": _take_unreachable, "left": _take_left, "prepared": _take_prepared,
-    }  # fmt: skip
 
     async def Link(self, packets: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Take the messages of a worker of another host."""
@@ -482,9 +479,25 @@ class Machines:
         while (slots := self._slots) < self._needed and not self._stopped():
             if self._refused:
                 raise InputError(self._refused)
+            self._check()
             self._report(f": waiting for agents at {self.address}, {slots} of {self._needed} workers have a place")
             with self._joined:
                 self._joined.wait(_WAITS_S)
+
+    def _check(self) -> None:
+        """Raise an error if no more agents will join."""
+
+    @property
+    def bill(self) -> dict[str, Any] | None:
+        """What the hosts have cost, if they were rented."""
+        return None
+
+    def check_workers(self, workers: int) -> None:
+        """Raise an error if there cannot be places for so many workers; on hosts of the user, there always are."""
+
+    def reserve(self, workers: int) -> bool:
+        """Ask for places for so many workers, and return whether they are there, as they are on hosts of the user."""
+        return True
 
     def begin(self, folder: Path, options: Options, begin: Begin, firsts: Sequence[str]) -> None:
         """Note where the folder of the workers is, and how they run, before the first one starts."""
@@ -627,6 +640,25 @@ class Machines:
     def dismiss(self, ring: Sequence[int], among: Sequence[int], replication: int) -> int:
         """Return the place on the ring of the worker that should leave."""
         return best_removal(self._ask(self._hosts_of(ring)), among, replication)
+
+    def crowded(self, ring: Sequence[int], replication: int) -> int | None:
+        """Return a worker that should move to a host with a free slot: copies are to be on other hosts, if possible."""
+        return self._ask(self._crowded(ring, replication))
+
+    async def _crowded(self, ring: Sequence[int], replication: int) -> int | None:
+        places = await self._hosts_of(ring)
+        counts = Counter(places)  # not those that are about to end
+        loads = {host: Load(counts[host], one.slots) for host, one in self._loads().items()}
+        free = [one.workers for one in loads.values() if not one.full]
+        loads.setdefault(_HERE, Load(counts[_HERE], 0))
+        if not free or any(host not in loads for host in places):
+            return None
+        lost = lost_with_host(places, replication) if replication else 0
+        for worker, host in zip(reversed(ring), reversed(places), strict=True):
+            load = loads[host]  # type: ignore[index]
+            if load.workers > load.slots or (lost and load.workers - min(free) >= 2):
+                return worker
+        return None
 
     async def _hosts_of(self, workers: Sequence[int]) -> list[int | None]:
         """Return the hosts of workers; None for those that have ended."""

@@ -159,6 +159,8 @@ class Cluster:
         self._gone: dict[str, Counts] = {}
         self._active = {one.name: MAIN for one in topology.operators if one.alternates}
         self._commands: deque[dict[str, Any]] = deque()  # of other threads, too
+        self._postponed: dict[int, int] = {}  # numbers of workers for which hosts have no places yet
+        self._spreads = 0.0  # when it is looked again whether workers should move to other hosts
         self._stopping = self._loops_empty = False
         self._failure: BaseException | None = None
         self._settled: tuple[float, dict[int, int]] = 0.0, {}
@@ -261,6 +263,8 @@ class Cluster:
         """
         for number, control in self._controls.wait(_WAITS_S):
             self._processes[number].control = control
+        if self._postponed:
+            self._obey({"command": "scale", "sizes": {}})
         while self._commands:
             self._obey(self._commands.popleft())
         for number, one in list(self._processes.items()):
@@ -305,6 +309,7 @@ class Cluster:
         else:
             self._bring_up()
             self._end_loops()
+            self._spread()
             self._take_step()
             self._even_out()
         if self._forgets and self._checkpoints is not None and self._rollout is None:
@@ -403,6 +408,19 @@ class Cluster:
             places, here = range(among.start, among.stop + 1), self._lacks_reader(stage, () if could_read else workers)
             at = self._machines.choose(ring, places, among.start + at, self._replication, here=here) - among.start
         workers.insert(at, self.add_worker(weight))
+
+    def _spread(self) -> None:
+        """Move a worker to a host with a free slot that has joined, from one that has too many."""
+        now = time.monotonic()
+        if self._machines is None or not self.arranged or self._stopping or not self._replaces or now < self._spreads:
+            return
+        self._spreads = now + _REPORTED_S
+        ring = [one for stage in sorted(self._staff) for one in self._staff[stage]]
+        if not self._members.issuperset(ring):
+            return
+        moved = self._machines.crowded(ring, self._replication)
+        if moved is not None and not (self._read_here and self._is_here(moved)):
+            self._replace(moved)
 
     def _is_here(self, worker: int) -> bool:
         return self._machines is None or self._machines.is_here(worker)
@@ -732,11 +750,22 @@ class Cluster:
         sizes = self._sizes(workers)
         if not isinstance(workers, int):
             sizes.pop(0, None)
+        if self._machines is not None:
+            self._machines.check_workers(self._total(self._postponed | sizes))
         self._commands.append({"command": "scale", "sizes": sizes})
+
+    def _total(self, sizes: dict[int, int]) -> int:
+        """Return the number of all workers once stages have new numbers of them."""
+        return sum(({stage: len(workers) for stage, workers in self._staff.items()} | sizes).values())
 
     def _obey(self, command: dict[str, Any]) -> None:
         if command["command"] == "scale":
-            for stage, size in command["sizes"].items():
+            sizes = self._postponed | command["sizes"]
+            if self._machines is not None and not self._machines.reserve(self._total(sizes)):
+                self._postponed = sizes
+                return
+            self._postponed = {}
+            for stage, size in sizes.items():
                 workers = self._staff[stage]
                 while len(workers) < size:
                     self._insert(workers, len(workers))

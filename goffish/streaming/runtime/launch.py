@@ -78,6 +78,15 @@ class Machines(Launcher, Protocol):
     def dismiss(self, ring: Sequence[int], among: Sequence[int], replication: int) -> int:
         """Return the place on the ring of the worker that should leave."""
 
+    def crowded(self, ring: Sequence[int], replication: int) -> int | None:
+        """Return a worker that should move to a host with a free slot."""
+
+    def check_workers(self, workers: int) -> None:
+        """Raise an error if there cannot be places for so many workers."""
+
+    def reserve(self, workers: int) -> bool:
+        """Ask for places for so many workers, and return whether they are there."""
+
     def is_here(self, worker: int) -> bool:
         """Return whether a worker is on this host."""
 
