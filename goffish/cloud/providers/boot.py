@@ -100,7 +100,9 @@ class Job:
         return cls(**json.loads(zlib.decompress(base64.b64decode(text))))
 
 
-def user_data(job: Job, *, python: str, wheel: str | None, setup: Sequence[str] = ()) -> str:
+def user_data(
+    job: Job, *, python: str, wheel: str | None, setup: Sequence[str] = (), extras: Sequence[str] = ()
+) -> str:  # fmt: skip
     """Return the script that a machine runs when it starts.
 
     Parameters
@@ -112,6 +114,8 @@ def user_data(job: Job, *, python: str, wheel: str | None, setup: Sequence[str] 
         ``s3://`` or ``https://`` URI of a wheel; default: the image contains GoFFish.
     setup : sequence of str
         Shell commands to run first.
+    extras : sequence of str
+        Extras of the wheel, beside ``aws``.
 
     Returns
     -------
@@ -150,7 +154,7 @@ def user_data(job: Job, *, python: str, wheel: str | None, setup: Sequence[str] 
                 f"\"$python\" -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' "
                 f"{shlex.quote(wheel)} {file}"
             )
-        lines.append(f'"$python" -m pip install --quiet {file}"[aws,mpi]"')
+        lines.append(f'"$python" -m pip install --quiet {file}"[{",".join(("aws", *extras))}]"')
     lines.append(f'"$python" -m goffish.cloud.providers.boot \'{job.packed()}\' "$began"')
     script = "\n".join(lines) + "\n"
     if len(script.encode()) > MOST_USER_DATA:

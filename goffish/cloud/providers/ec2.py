@@ -297,7 +297,9 @@ class Ec2Provider:
             "ImageId": options.image,
             "InstanceType": request.machine_type,
             "SecurityGroupIds": self._groups(request.team),
-            "UserData": user_data(job, python=options.python, wheel=options.wheel, setup=options.setup),
+            "UserData": user_data(
+                job, python=options.python, wheel=options.wheel, setup=options.setup, extras=request.extras
+            ),
             "InstanceInitiatedShutdownBehavior": "terminate",
             "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},
             "BlockDeviceMappings": [

@@ -67,6 +67,8 @@ class Request:
         By which the machine is found again.
     team : str
         Machines with the same team can connect to each other. Empty: nothing needs to connect to the machine.
+    extras : sequence of str
+        Extras of the package that the command needs, for providers that install it on the machine.
     """
 
     machine_type: str
@@ -78,6 +80,7 @@ class Request:
     environment: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     team: str = ""
+    extras: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
