@@ -8,7 +8,6 @@ import shlex
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -18,6 +17,15 @@ from goffish.cli.checks import check_choice, check_result_target, name_values
 from goffish.cli.inputs import duration, working
 from goffish.cli.options import DEADLINE_HELP, TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
+from goffish.cli.providers import (
+    JOBS_HELP,
+    OPTIONS_DEFAULT,
+    OPTIONS_HELP,
+    PROVIDER_HELP,
+    PROVIDERS,
+    ProviderName,
+    read_provider_options,
+)
 from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.partial import absolute_place, is_uri, local_path
@@ -32,14 +40,6 @@ if TYPE_CHECKING:
 _JOB, _MACHINES = "Job", "Machines"
 #: Catalogue of simulated machines.
 _LOCAL_CLOUD = "ec2-2015-spot"
-
-
-class ProviderName(StrEnum):
-    """Providers of machines for launched jobs."""
-
-    AWS = "aws"
-    KUBERNETES = "kubernetes"
-    LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def _launch(
     provider: Annotated[
         ProviderName,
         typer.Option(
-            metavar="aws|kubernetes|local",
-            help="Provider of machines; local: processes of this machine with the prices of a catalogue.",
+            metavar=PROVIDERS,
+            help=PROVIDER_HELP,
             rich_help_panel=_MACHINES,
         ),
     ],
@@ -127,7 +127,7 @@ def _launch(
         str | None,
         typer.Option(
             metavar="URI",
-            help="Folder of jobs in object storage, which the machines can read and write.",
+            help=JOBS_HELP,
             show_default="required but for local",
             rich_help_panel=_MACHINES,
         ),
@@ -136,8 +136,8 @@ def _launch(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="YAML file of provider options.",
-            show_default="environment of the provider",
+            help=OPTIONS_HELP,
+            show_default=OPTIONS_DEFAULT,
             rich_help_panel=_MACHINES,
         ),
     ] = None,
@@ -228,8 +228,7 @@ def _runner(given: _Given) -> tuple[Catalogue, CloudRunner]:
     spot_classes(catalogue)
     runner = CloudRunner(_resolve, lambda _: catalogue, given.cloud_speed, dict(os.environ), jobs_at=given.jobs)
     if given.provider == ProviderName.LOCAL:
-        if given.options is not None:
-            raise InputError("--provider-options does not apply to --provider local")
+        read_provider_options(given.provider, given.options)
         if given.jobs is not None:
             open_folder(given.jobs)
         return catalogue, runner
@@ -243,15 +242,8 @@ def _runner(given: _Given) -> tuple[Catalogue, CloudRunner]:
 
 
 def _provider_options(given: _Given) -> dict[str, Any]:
-    from goffish.cloud.providers.ec2_account import Ec2Options, read_ec2_options
-    from goffish.cloud.providers.kubernetes import KubernetesOptions
-    from goffish.definitions import read_definition
-
-    if given.provider == ProviderName.AWS:
-        return {"ec2": Ec2Options() if given.options is None else read_ec2_options(given.options)}
-    if given.options is None:
-        raise InputError("--provider kubernetes: requires --provider-options, a YAML file with the image")
-    return {"kubernetes": read_definition(KubernetesOptions, given.options, "provider options", "image")}
+    key = "ec2" if given.provider == ProviderName.AWS else "kubernetes"
+    return {key: read_provider_options(given.provider, given.options)}
 
 
 def _resolve(uri: str) -> str:
