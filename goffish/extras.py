@@ -53,11 +53,11 @@ EXTRAS = {
     ),
     "service": Extra(
         "Dataflows, spot jobs, the scheduling service and flows on several machines: goffish plan, simulate, spot, "
-        "serve, jobs, stream run --http, --listen and --policy, stream worker",
+        "serve, jobs, stream run --http, --listen, --provider and --policy, stream worker",
         {
             "grpc": "grpcio", "grpc_health": "grpcio-health-checking", "grpc_reflection": "grpcio-reflection",
             "grpc_status": "grpcio-status", "google.protobuf": "protobuf", "alembic": "alembic",
-            "cachetools": "cachetools", "highspy": "highspy",
+            "cachetools": "cachetools", "cryptography": "cryptography", "highspy": "highspy",
             "jinja2": "jinja2", "networkx": "networkx", "prometheus_client": "prometheus-client", "psutil": "psutil",
             "pymoo": "pymoo", "scipy": "scipy", "simpy": "simpy", "sqlalchemy": "sqlalchemy", "starlette": "starlette",
             "statsmodels": "statsmodels", "tenacity": "tenacity", "uvicorn": "uvicorn", "yaml": "pyyaml",

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,6 +23,20 @@ INTERRUPTED, TERMINATED = 130, 143
 
 #: Seconds that an interrupted command has for cleanup.
 GRACE = 0.8
+
+
+#: Longer times that commands have asked for with `time_for_cleanup`.
+_CLEANUPS: list[float] = []
+
+
+@contextlib.contextmanager
+def time_for_cleanup(seconds: float) -> Iterator[None]:
+    """Give the command more time for cleanup, should it be interrupted in this context."""
+    _CLEANUPS.append(seconds)
+    try:
+        yield
+    finally:
+        _CLEANUPS.remove(seconds)
 
 
 class Terminated(KeyboardInterrupt):
@@ -123,7 +137,7 @@ def stop(worker: threading.Thread | None, done: threading.Event) -> None:
         sys.unraisablehook = lambda _: None
         interrupt(worker)
         end_children()
-        done.wait(GRACE)
+        done.wait(max([GRACE, *_CLEANUPS]))
     remove_partial_files()
     if sys.stderr is not None and sys.stderr.isatty():
         os.write(2, b"\r\x1b[2K\x1b[?25h")  # clear the progress line, show the cursor

@@ -15,7 +15,7 @@ from goffish.cli.checks import check_choice, name_values
 from goffish.cli.graph_server_commands import add_graph_server
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
-from goffish.cli.process import INTERRUPTED, TERMINATED
+from goffish.cli.process import INTERRUPTED, TERMINATED, time_for_cleanup
 from goffish.cli.query_commands import (
     Outputs,
     check_queries,
@@ -47,6 +47,17 @@ from goffish.cli.stream_hosts import (
     TokenOption,
     machines_of,
     run_agent,
+)
+from goffish.cli.stream_rented import (
+    Asked,
+    HourlyBudgetOption,
+    JobsOption,
+    MachineTypeOption,
+    MarketOption,
+    MaxMachinesOption,
+    ProviderOption,
+    ProviderOptionsOption,
+    print_bill,
 )
 from goffish.errors import InputError, JobError
 from goffish.extras import needed_for
@@ -151,6 +162,13 @@ def _run(
     certificate: CertificateOption = None,
     key: KeyOption = None,
     authority: AuthorityOption = None,
+    provider: ProviderOption = None,
+    provider_options: ProviderOptionsOption = None,
+    jobs: JobsOption = None,
+    machine_type: MachineTypeOption = None,
+    market: MarketOption = None,
+    max_machines: MaxMachinesOption = None,
+    hourly_budget: HourlyBudgetOption = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -283,7 +301,11 @@ def _run(
     if policy is not None:
         from goffish.streaming.scaling import Scaling
 
-        for name, value, default in (("--workers", workers, "1"), ("--listen", listen, None)):
+        for name, value, default in (
+            ("--workers", workers, "1"),
+            ("--listen", listen, None),
+            ("--provider", provider, None),
+        ):
             if value != default:
                 raise InputError(f"{name} {value}: not with --policy, which chooses the workers")
         if decisions is not None:
@@ -295,12 +317,18 @@ def _run(
         )  # fmt: skip
     else:
         choices = {
-            "elements": elements, "cloud": cloud, "interval": interval, "throughput": throughput, "option": option,
-            "decisions": decisions,
+            "elements": elements, "cloud": None if provider else cloud, "interval": interval,
+            "throughput": throughput, "option": option, "decisions": decisions,
         }  # fmt: skip
         if given := [name for name, value in choices.items() if value is not None]:
-            raise InputError(f"--{given[0]} requires --policy")
+            needs = "--policy or --provider" if given[0] == "cloud" else "--policy"
+            raise InputError(f"--{given[0]} requires {needs}")
     access = {"token": token, "certificate": certificate, "key": key, "authority": authority}
+    asked = Asked(
+        provider=provider, options=provider_options, jobs=jobs, machine_type=machine_type, market=market,
+        max_machines=max_machines, hourly_budget=hourly_budget, listen=listen, cloud=cloud,
+    )  # fmt: skip
+    asked.check(access | {"token": token if _is_given(context, "token") else None})
     prints = any(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )
@@ -311,17 +339,19 @@ def _run(
         terminated = True
         raise KeyboardInterrupt
 
-    if number != 1 or listen is not None or scaling is not None:
+    if number != 1 or listen is not None or scaling is not None or provider is not None:
         signal.signal(signal.SIGTERM, end)
     try:
         with (
+            time_for_cleanup(asked.cleanup_s),
             Watch(http, lambda path: replace(load_flow(path).check(), file=path)) as watch,
-            machines_of(topology, listen, here, lease, checkpoint, **access) as machines,
+            asked.machines(topology, flow, replication, here, lease, checkpoint)
+            or machines_of(topology, listen, here, lease, checkpoint, **access) as machines,
             _status(f"flow {topology.name}", quiet=prints) as report,
         ):
             if watch.url is not None:
                 sys.stderr.write(f"live page: {watch.url}\n")
-            if machines is not None:
+            if machines is not None and provider is None:
                 sys.stderr.write(f"agents join at {machines.address}\n")
             if scaling is not None:
                 with needed_for("--policy", "simulate"):
@@ -341,12 +371,16 @@ def _run(
         raise typer.Exit(TERMINATED if terminated else INTERRUPTED) from None
     if terminated and metrics.stopped == "interrupted":
         metrics = replace(metrics, stopped="terminated")
+    bill = None if machines is None else machines.bill
     if json:
-        print_json(metrics.to_dict() | ({} if result is None else {"scaling": asdict(result.summary)}))
+        more = {"scaling": None if result is None else asdict(result.summary), "machines": bill}
+        print_json(metrics.to_dict() | {name: value for name, value in more.items() if value is not None})
     elif not prints:  # the output is that of the flow
         _print_metrics(metrics)
         if result is not None and scaling is not None:
             _print_scaling(result, scaling)
+        if bill is not None:
+            print_bill(bill)
     if metrics.stopped in ("interrupted", "terminated"):
         saved = "" if metrics.checkpoint is None else f"; checkpoint {metrics.checkpoint} saved in {checkpoint}"
         sys.stderr.write(f"{metrics.stopped}{saved}\n")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from goffish.cloud.catalogue import Billing, Catalogue, MachineType, read_catalogue
+from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.variability import steady
 from goffish.errors import InputError
 from goffish.gofs.times import Duration, microseconds
@@ -28,7 +27,7 @@ from goffish.streaming.modeled import costly, dataflow_of
 from goffish.streaming.runtime.cluster import options_of
 from goffish.streaming.runtime.plan import Delivery
 from goffish.streaming.runtime.stages import divided
-from goffish.streaming.scaling import Scaling
+from goffish.streaming.scaling import Scaling, this_computer
 from goffish.streaming.scheduled import MOST_STEPS, FlowController
 from goffish.streaming.topology import SourceOptions, Topology
 
@@ -80,7 +79,7 @@ def run_scaled(
     parted = divided(topology, firsts)
     goal = Goal(throughput=scaling.throughput, tolerance=min(0.05, 1.0 - scaling.throughput), interval_s=interval_s)
     flow = compile_flow(dataflow_of(parted, goal=goal))
-    catalogue = _this_computer(len(firsts)) if scaling.cloud is None else read_catalogue(scaling.cloud)
+    catalogue = this_computer(len(firsts)) if scaling.cloud is None else read_catalogue(scaling.cloud)
     check_places(flow.names, flow.needs, catalogue)
     policy = make_policy(scaling.policy, scaling.options, own=True)
     steps = MOST_STEPS if until_s is None else min(MOST_STEPS, math.ceil(until_s / interval_s) + 1)
@@ -112,12 +111,3 @@ def _firsts(topology: Topology, elements: Sequence[str]) -> list[str]:
             f"flow {topology.name}: no operator has a cost or alternates; name those that get separate workers: {known}"
         )
     return names
-
-
-def _this_computer(elements: int) -> Catalogue:
-    """Return the processors of this computer as machines of one core; at least one for each element."""
-    processors = max(len(os.sched_getaffinity(0)), elements)
-    core = MachineType(name="core", cores=1, price_per_hour=1.0, market="local", limit=processors)
-    return Catalogue(
-        classes=(core,), billing=Billing(quantum_s=1.0), startup_s=1.0, limit=processors, currency="core-hours"
-    )

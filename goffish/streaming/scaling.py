@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from goffish.cloud.catalogue import Billing, Catalogue, MachineType
 from goffish.gofs.times import Duration
 
 
@@ -50,3 +52,12 @@ class Scaling:
     throughput: float = 0.95
     options: Mapping[str, Any] = field(default_factory=dict)
     output: str | Path | None = None
+
+
+def this_computer(least: int) -> Catalogue:
+    """Return the processors of this computer as machines of one core, but at least so many."""
+    processors = max(len(os.sched_getaffinity(0)), least)
+    core = MachineType(name="core", cores=1, price_per_hour=1.0, market="local", limit=processors)
+    return Catalogue(
+        classes=(core,), billing=Billing(quantum_s=1.0), startup_s=1.0, limit=processors, currency="core-hours"
+    )

@@ -1,0 +1,106 @@
+"""Flows on machines that are processes: results are those of plain Python, whichever machines end, and none stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.streaming.rented.conftest import Start
+from tests.streaming.runtime.hosts import Started, wait_for
+from tests.streaming.runtime.test_cluster import make_events, sums_of
+from tests.streaming.runtime.test_hosts import write_flow
+
+_MACHINE, _AGENT = "goffish.cloud.providers.agent", "goffish.streaming.rented.agent"
+
+
+def run_flow(start: Start, flow: Path, *more: str) -> Started:
+    return start("run", str(flow), "--provider", "local", "--every", "0.2s", "--lease", "2s", "--json", *more)
+
+
+def running(controller: Started, module: str) -> list[psutil.Process]:
+    """Return the processes of a command that run a module, oldest first."""
+    found = psutil.Process(controller.process.pid).children(recursive=True)
+    named = []
+    for one in found:
+        try:
+            named.append((one.create_time(), one) if module in one.cmdline() else None)
+        except psutil.Error:
+            continue
+    return [process for _, process in sorted(filter(None, named), key=lambda pair: pair[0])]
+
+
+def bill_of(controller: Started) -> dict[str, Any]:
+    found = json.JSONDecoder().raw_decode(controller.output, controller.output.index("{"))[0]
+    return dict(found["machines"])
+
+
+def has_begun(folder: Path) -> None:
+    wait_for(lambda: bool(list((folder / "out").glob("part-*"))))
+
+
+@pytest.mark.slow
+def test_two_machines(start: Start, tmp_path: Path) -> None:
+    """Breaks when records are lost, the bill lacks a machine, or a process stays."""
+    expected = make_events(tmp_path / "in", 2000)
+    controller = run_flow(start, write_flow(tmp_path), "--workers", "2")
+    wait_for(lambda: len(running(controller, _AGENT)) == 2)
+    agents = running(controller, _AGENT)
+    assert controller.wait() == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+    bill = bill_of(controller)
+    assert [one["machine_type"] for one in bill["rented"]] == ["core", "core"]
+    assert bill["cost"] > 0 and bill["hours"] > 0 and bill["currency"] == "core-hours"
+    psutil.wait_procs(agents, 10)
+    assert not any(one.is_running() for one in agents)
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_killed(start: Start, tmp_path: Path) -> None:
+    """Breaks when the loss of a machine loses records, counts some twice, or no other one is rented."""
+    expected = make_events(tmp_path / "in", 4000)
+    controller = run_flow(start, write_flow(tmp_path, ", rate=300"), "--workers", "2")
+    has_begun(tmp_path)
+    os.killpg(running(controller, _MACHINE)[0].pid, signal.SIGKILL)
+    controller.printed("machine 2 joined")
+    assert controller.wait(180) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+    rented = bill_of(controller)["rented"]
+    assert len(rented) == 3 and "failed" in [one["state"] for one in rented[:2]]
+
+
+@pytest.mark.slow
+def test_a_notice(start: Start, tmp_path: Path) -> None:
+    """Breaks when a machine that will be taken back does not hand its state over: nothing else has it here."""
+    expected = make_events(tmp_path / "in", 4000)
+    controller = run_flow(
+        start, write_flow(tmp_path, ", rate=300"), "--workers", "2", "--replication", "0", "--machine-type", "core"
+    )
+    has_begun(tmp_path)
+    running(controller, _AGENT)[0].send_signal(signal.SIGTERM)
+    controller.printed("machine 2 joined")
+    assert controller.wait(180) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_commands_that_are_ended(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    """Breaks when a machine stays after its command, or the next run does not resume from the checkpoint."""
+    expected = make_events(tmp_path / "in", 3000)
+    flow, saved = write_flow(tmp_path, ", rate=800"), str(tmp_path / "saved")
+    controller = run_flow(start, flow, "--workers", "2", "--checkpoint", saved)
+    has_begun(tmp_path)
+    processes = [*running(controller, _MACHINE), *running(controller, _AGENT)]
+    assert len(processes) == 4
+    controller.process.send_signal(number)
+    assert controller.wait(20) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    assert not psutil.wait_procs(processes, 15)[1]
+    again = run_flow(start, flow, "--workers", "2", "--checkpoint", saved)
+    assert again.wait(180) == 0, again.output
+    assert sums_of(tmp_path / "out") == expected
