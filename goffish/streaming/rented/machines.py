@@ -169,14 +169,12 @@ class RentedMachines(Machines):
 
     def reserve(self, workers: int) -> bool:
         """Rent machines for so many workers; return whether all have a place."""
+        self._asked = workers
         if workers > self._size:
             self._size = workers
             self.fleet.look()
         ready = [one for one in self.fleet.machines if one.counts and one.joined]
-        if self._slots < workers or self._is_short(ready, workers):
-            return False
-        self._asked = workers
-        return True
+        return self._slots >= workers and not self._is_short(ready, workers)
 
     # What the thread of the fleet asks.
 

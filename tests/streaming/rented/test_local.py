@@ -104,3 +104,24 @@ def test_commands_that_are_ended(start: Start, tmp_path: Path, number: signal.Si
     again = run_flow(start, flow, "--workers", "2", "--checkpoint", saved)
     assert again.wait(180) == 0, again.output
     assert sums_of(tmp_path / "out") == expected
+
+
+@pytest.mark.slow
+def test_machines_follow_the_number_of_workers(start: Start, tmp_path: Path) -> None:
+    """Breaks when more workers get no machines, fewer keep theirs, or records are lost on the way."""
+    expected = make_events(tmp_path / "in", 9000)
+    flow = write_flow(tmp_path, ", rate=400")
+    controller = run_flow(start, flow, "--workers", "2", "--max-machines", "4")
+    has_begun(tmp_path)
+    name = str(controller.process.pid)
+    refused = start("scale", name, "5")
+    assert refused.wait(60) == 2
+    assert "5 workers need 5 machines of type core; --max-machines 4 allows fewer" in refused.output
+    assert start("scale", name, "4").wait(120) == 0
+    assert len(running(controller, _AGENT)) == 4
+    assert start("scale", name, "2").wait(120) == 0
+    wait_for(lambda: len(running(controller, _AGENT)) == 2)
+    assert controller.wait(180) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+    states = [one["state"] for one in bill_of(controller)["rented"]]
+    assert len(states) == 4 and set(states) <= {"finished", "released"}
