@@ -337,9 +337,9 @@ class _RemoteFolder:
 
     def list(self) -> list[str]:
         with self._used("", "read"):
-            self._fs.invalidate_cache(self._root)  # other processes write files too
+            self._fs.invalidate_cache()  # other processes write files too
             found: Any = self._fs.find(self._root) if self._fs.exists(self._root) else []
-            self._fs.invalidate_cache(self._root)  # or one that is made later would not be there
+            self._fs.invalidate_cache()  # or one that is made later would not be there, in inner folders either
         return sorted(name for f in found if not _of_lease(name := self._relative(f)))
 
     def _relative(self, full: str) -> str:
@@ -351,7 +351,7 @@ class _RemoteFolder:
             return {}  # servers have no listings, or one for each folder
         found = {}
         with contextlib.suppress(OSError, ValueError):  # not allowed, perhaps; the files may be
-            self._fs.invalidate_cache(self._root)
+            self._fs.invalidate_cache()
             for name, entry in self._fs.find(self._root, detail=True).items():
                 if entry.get("size") is not None and not _of_lease(relative := self._relative(name)):
                     found[relative] = int(entry["size"])

@@ -187,6 +187,21 @@ with folder.locked():
 
 
 @pytest.mark.slow
+def test_files_that_others_write_after_a_listing(s3: S3Server) -> None:
+    """Breaks when a listing of an inner folder is kept, so that a file of another program is not seen or deleted."""
+    boto3 = pytest.importorskip("boto3")
+    place = s3.bucket()
+    folder = open_folder(f"{place}/run")
+    folder.write("inner/one", b"1")
+    assert folder.list() == ["inner/one"]
+    client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
+    client.put_object(Bucket=place.removeprefix("s3://"), Key="run/inner/two", Body=b"22")
+    assert folder.size("inner/two") == 2
+    folder.delete("inner/two")
+    assert folder.list() == ["inner/one"]
+
+
+@pytest.mark.slow
 def test_a_writer_that_was_killed(s3: S3Server) -> None:
     """Breaks when a store cannot be written after `kill -9` of a writer, or while that one is halted."""
     place = f"{s3.bucket()}/folder"
