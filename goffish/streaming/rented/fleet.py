@@ -331,7 +331,10 @@ class Fleet:
             self._refuse(f"{len(counting)} run, --max-machines {self.bounds.max_machines}")
             return None
         spent, texts = sum(one.price for one in counting), list[str]()
-        for offer in self._choices(await self._provider.offers()):
+        offers = await self._provider.offers()
+        if not any(one.machine_type in self.bounds.machine_types for one in offers):
+            raise InputError(f"{', '.join(self.bounds.machine_types)}: the provider does not offer such a machine type")
+        for offer in self._choices(offers):
             budget = self.bounds.hourly_budget
             if budget is not None and spent + offer.price_per_hour > budget:
                 texts.append(f"{offer.machine_type} would exceed --hourly-budget {budget:g}")
@@ -339,7 +342,7 @@ class Fleet:
             with suppress(CapacityError):
                 return await self._request(offer)
             texts.append(f"{offer.machine_type} {offer.market}: no capacity")
-        self._refuse("; ".join(dict.fromkeys(texts)) or "nothing is offered")
+        self._refuse("; ".join(dict.fromkeys(texts)) or "no capacity")
         return None
 
     def _choices(self, offers: Iterable[Offer]) -> list[Offer]:

@@ -75,7 +75,7 @@ def test_pods_that_are_evicted_and_killed(start: Start, tmp_path: Path, pods: Ku
     assert sums_of(tmp_path / "out") == expected
     bill = bill_of(controller)
     states = {one["machine"]: one["state"] for one in bill["rented"]}
-    assert len(states) == 4 and states[first] == "interrupted" and bill["currency"] == "USD"
+    assert len(states) == 4 and states[second] == "finished" and bill["currency"] == "USD"
     assert not pods.pods and not stored()
 
 
