@@ -301,11 +301,7 @@ def _run(
     if policy is not None:
         from goffish.streaming.scaling import Scaling
 
-        for name, value, default in (
-            ("--workers", workers, "1"),
-            ("--listen", listen, None),
-            ("--provider", provider, None),
-        ):
+        for name, value, default in (("--workers", workers, "1"), ("--listen", None if provider else listen, None)):
             if value != default:
                 raise InputError(f"{name} {value}: not with --policy, which chooses the workers")
         if decisions is not None:
@@ -345,7 +341,7 @@ def _run(
         with (
             time_for_cleanup(asked.cleanup_s),
             Watch(http, lambda path: replace(load_flow(path).check(), file=path)) as watch,
-            asked.machines(topology, flow, replication, here, lease, checkpoint)
+            asked.machines(topology, flow, replication, here, lease, checkpoint, planned=scaling is not None)
             or machines_of(topology, listen, here, lease, checkpoint, **access) as machines,
             _status(f"flow {topology.name}", quiet=prints) as report,
         ):
@@ -355,11 +351,13 @@ def _run(
                 sys.stderr.write(f"agents join at {machines.address}\n")
             if scaling is not None:
                 with needed_for("--policy", "simulate"):
+                    from goffish.streaming.rented.planned import PlannedMachines
                     from goffish.streaming.scaled_run import run_scaled
 
                 metrics, result = run_scaled(
-                    topology, scaling, replication, checkpoint, every, until, report, watch, delivery
-                )
+                    topology, scaling, replication, checkpoint, every, until, report, watch, delivery,
+                    machines if isinstance(machines, PlannedMachines) else None,
+                )  # fmt: skip
             elif number == 1 and machines is None:
                 metrics = run(topology, checkpoint, every, until, report=report, watch=watch)
             else:

@@ -107,6 +107,7 @@ def run_agent(
     import os
     import sys
 
+    from goffish.cloud.providers.boot import NOTICE_VARIABLE
     from goffish.streaming.flow_file import load_flow
 
     folder = local_path(flow.rpartition(":")[0] if ".py:" in flow else flow).parent
@@ -119,6 +120,11 @@ def run_agent(
 
     topology = load_flow(flow).check()
     slots = slots or len(os.sched_getaffinity(0))
-    if not Agent(topology, access, join, slots, lambda text: sys.stderr.write(f"{text}\n"), folder).run():
+    notice = os.environ.get(NOTICE_VARIABLE)
+    agent = Agent(
+        topology, access, join, slots, lambda text: sys.stderr.write(f"{text}\n"), folder,
+        None if notice is None else local_path(notice),
+    )  # fmt: skip
+    if not agent.run():
         sys.stderr.write("terminated\n")
         raise typer.Exit(TERMINATED)

@@ -138,9 +138,12 @@ class Asked:
             raise InputError(f"--jobs {self.jobs}: must be a URI of object storage, such as s3://bucket/jobs")
 
     def machines(
-        self, topology: Topology, flow: str, replication: int, here: int, lease: float | None, checkpoint: str | None
-    ) -> RentedMachines | None:
+        self, topology: Topology, flow: str, replication: int, here: int, lease: float | None,
+        checkpoint: str | None, *, planned: bool,
+    ) -> RentedMachines | None:  # fmt: skip
         """Return the machines of a flow, none of which is requested yet; None without ``--provider``.
+
+        With `planned`, a policy chooses them.
 
         Raises
         ------
@@ -152,8 +155,9 @@ class Asked:
         renting = self._renting()
         from goffish.streaming.hosts.machines import LEASE_S
         from goffish.streaming.rented.machines import RentedMachines
+        from goffish.streaming.rented.planned import PlannedMachines
 
-        return RentedMachines(
+        return (PlannedMachines if planned else RentedMachines)(
             topology, flow, renting, replication=replication, here=here, lease_s=LEASE_S if lease is None else lease,
             checkpoint=checkpoint, report=lambda text: sys.stderr.write(f"{text}\n"),
         )  # fmt: skip

@@ -28,7 +28,7 @@ from goffish.streaming.runtime.cluster import options_of
 from goffish.streaming.runtime.plan import Delivery
 from goffish.streaming.runtime.stages import divided
 from goffish.streaming.scaling import Scaling, this_computer
-from goffish.streaming.scheduled import MOST_STEPS, FlowController
+from goffish.streaming.scheduled import MOST_STEPS, FlowController, PlannedMachines
 from goffish.streaming.topology import SourceOptions, Topology
 
 _LEAST_INTERVAL_S = 1.0
@@ -46,6 +46,7 @@ def run_scaled(
     report: Callable[[str], None] | None = None,
     watch: Watch | None = None,
     delivery: Delivery | str = Delivery.EXACTLY_ONCE,
+    rented: PlannedMachines | None = None,
 ) -> tuple[Metrics, Result]:
     """Run a flow on workers that a policy chooses; see `Flow.run`.
 
@@ -58,6 +59,8 @@ def run_scaled(
     report : callable, optional
         Takes the text of a status line.
     watch : Watch, optional
+    rented : PlannedMachines, optional
+        Machines of a provider, in place of `Scaling.cloud`.
 
     Returns
     -------
@@ -79,7 +82,15 @@ def run_scaled(
     parted = divided(topology, firsts)
     goal = Goal(throughput=scaling.throughput, tolerance=min(0.05, 1.0 - scaling.throughput), interval_s=interval_s)
     flow = compile_flow(dataflow_of(parted, goal=goal))
-    catalogue = this_computer(len(firsts)) if scaling.cloud is None else read_catalogue(scaling.cloud)
+    if rented is not None:
+        catalogue = rented.catalogue
+        if spot := [one.name for one in catalogue.classes if one.market == "spot"]:
+            raise InputError(
+                f"machine type {spot[0]}: has simulated interruptions (market: spot), which rented machines do not "
+                "follow; give types of market: on-demand, and --market spot"
+            )
+    else:
+        catalogue = this_computer(len(firsts)) if scaling.cloud is None else read_catalogue(scaling.cloud)
     check_places(flow.names, flow.needs, catalogue)
     policy = make_policy(scaling.policy, scaling.options, own=True)
     steps = MOST_STEPS if until_s is None else min(MOST_STEPS, math.ceil(until_s / interval_s) + 1)
@@ -91,7 +102,10 @@ def run_scaled(
         flow=flow, catalogue=catalogue, policy=policy, rates=rates, interval_s=interval_s, forecaster=forecaster
     )
     control = Control(setting)
-    with watch or Watch() as held, FlowController(control, topology, firsts, watch=held, **options) as controller:
+    with (
+        watch or Watch() as held,
+        FlowController(control, topology, firsts, rented=rented, watch=held, **options) as controller,
+    ):
         metrics = controller.run(until_s, report)
     result = control.result()
     if output is not None:

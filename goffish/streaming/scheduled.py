@@ -7,15 +7,17 @@ import tempfile
 import time
 import warnings
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers import LocalMachines, Task
+from goffish.cloud.providers.processes import ProcessState
 from goffish.cloud.variability import Variability
 from goffish.errors import GoffishWarning, JobError
 from goffish.scheduling.control.cluster import Changes
@@ -26,11 +28,14 @@ from goffish.scheduling.dataflow.flow import Floats
 from goffish.streaming.metrics import Metrics
 from goffish.streaming.modeled import Counted, Estimates, counter, demanded, elements_of, sent_of
 from goffish.streaming.runtime.cluster import Cluster
-from goffish.streaming.runtime.launch import Handle, start_here
+from goffish.streaming.runtime.launch import Handle, Machines, start_here
 from goffish.streaming.runtime.stages import divided
 from goffish.streaming.topology import Topology
 
+#: Time in which the machines of the first deployment start.
 _STARTS_S = 120.0
+#: The same for machines of a provider, which may install GoFFish first.
+_JOINS_S = 900.0
 #: Workers of a machine that is released have this long to hand over what they have.
 _LEAVES_S = 20.0
 #: Part of a processor for the worker that reads the sources: when all machines fail, it must not do their work.
@@ -49,6 +54,29 @@ class MeasuredSpeeds(Variability):
 
     def speeds(self, machines: NDArray[np.int64], since_s: Floats | float, until_s: Floats | float) -> Floats:
         return np.array([self.measured.get(int(number), 1.0) for number in machines])
+
+
+class PlannedMachines(Machines, Protocol):
+    """Hosts of a provider, each of which is rented and released on request, like `LocalMachines`."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The machine types, of which as many run as the bounds allow."""
+
+    def start(self, kind: int) -> int:
+        """Begin to rent a machine of a type of the catalogue, and return its number; they count from 0."""
+
+    def stop(self, machine: int) -> None:
+        """Release a machine; its workers hand over what they have."""
+
+    def fail(self, machine: int) -> None:
+        """Do nothing: machines of providers fail by themselves."""
+
+    def states(self) -> Mapping[int, ProcessState]:
+        """State of every machine."""
+
+    def launch(self, machine: int | None, number: int, command: Sequence[str]) -> Handle:
+        """Start a worker on a machine, or here."""
 
 
 @dataclass
@@ -97,6 +125,8 @@ class FlowController:
         Part of a processor that a reference core is.
     found : MeasuredSpeeds, optional
         Receives the speeds of machines. Without it, the control learns rates, costs and selectivities.
+    rented : PlannedMachines, optional
+        Machines of a provider [default: processes of this computer].
     **running
         Options of `Cluster`.
     """
@@ -108,13 +138,14 @@ class FlowController:
         firsts: Sequence[str],
         share: float = 1.0,
         found: MeasuredSpeeds | None = None,
+        rented: PlannedMachines | None = None,
         **running: Any,
     ) -> None:
-        self._control, self._found, self._share = control, found, share
+        self._control, self._found, self._share, self._rented = control, found, share, rented
         self._topology, self._firsts, self._options = topology, firsts, running
         self._elements = elements_of(divided(topology, firsts))
         self._described, self._estimates = control.setting.flow, Estimates.none(control.setting.flow)
-        self._machines: LocalMachines
+        self._machines: LocalMachines | PlannedMachines
         self._resources: ExitStack
         self._cluster: Cluster
         self._coming: deque[int | None] = deque()  # machines of the workers that start next
@@ -132,7 +163,9 @@ class FlowController:
     def __enter__(self) -> FlowController:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="goffish-"))
-            self._machines = stack.enter_context(LocalMachines(self._control.setting.catalogue, folder=folder))
+            self._machines = self._rented or stack.enter_context(
+                LocalMachines(self._control.setting.catalogue, folder=folder)
+            )
             self._resources = stack.pop_all()
         return self
 
@@ -160,10 +193,11 @@ class FlowController:
 
     def _begin(self, plan: Deployment) -> None:
         """Start the flow on the machines of the first deployment."""
-        end, size = time.monotonic() + _STARTS_S, len(self._elements)
+        starts_s, size = _STARTS_S if self._rented is None else _JOINS_S, len(self._elements)
+        end = time.monotonic() + starts_s
         while "starting" in self._machines.states().values():
             if time.monotonic() > end:
-                raise JobError(f"machines did not start within {_STARTS_S:g} s")
+                raise JobError(f"machines did not start within {starts_s:g} s")
             time.sleep(0.05)
         places = [
             [number for number, one in plan.machines.items() for _ in range(one.instances.get(element, 0))]
@@ -172,7 +206,9 @@ class FlowController:
         # The first worker is for the sources; the others have the order of the stages.
         self._coming = deque([None, *(machine for machines in places for machine in machines)])
         sizes = {first: len(machines) for first, machines in zip(self._firsts, places, strict=True)}
-        self._cluster = Cluster(self._topology, sizes, launch=self._launch, replaces=False, **self._options)
+        self._cluster = Cluster(
+            self._topology, sizes, launch=self._launch, machines=self._rented, replaces=False, **self._options
+        )
         self._instances = {
             number: _Instance(element, self._places[number])
             for element in range(size) for number in self._cluster.staff[element + 1]
@@ -184,10 +220,15 @@ class FlowController:
 
     def _launch(self, number: int, command: Sequence[str]) -> Handle:
         machine = self._coming.popleft()
+        if self._rented is not None:
+            if machine is not None:
+                self._places[number] = machine
+            return self._rented.launch(machine, number, command)
         if machine is None:  # the worker of the sources is not part of the dataflow
             return start_here(number, command if self._found is None else [*command, str(_READER_SHARE)])
         self._places[number] = machine
         speed = float(self._control.setting.catalogue.speeds[self._kind(machine)])
+        assert isinstance(self._machines, LocalMachines)
         return _OnMachine(self._machines, self._machines.submit(machine, [*command, str(speed * self._share)]))
 
     def _kind(self, machine: int) -> int:

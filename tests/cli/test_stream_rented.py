@@ -42,6 +42,10 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (("--provider", "local", "--machine-type", "x"), "--machine-type x: unknown; the catalogue has core"),
         (("--provider", "local", "--token", "x" * 20), "--token: not with --provider; each run makes a token and cert"),
         (
+            ("--provider", "local", "--policy", "ds2", "--elements", "sink", "--cloud", "ec2-2015-spot"),
+            "has simulated interruptions (market: spot), which rented machines do not follow; give types of market: ",
+        ),
+        (
             ("--provider", "local", "--workers", "12"),
             "12 workers need 12 machines of type core; --max-machines 10 allows fewer",
         ),

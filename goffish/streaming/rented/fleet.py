@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from goffish.cloud.catalogue import MachineType
 from goffish.cloud.providers.protocol import CapacityError, Machine, Market, Offer, Provider, Request
@@ -65,6 +65,8 @@ class Rented:
         As the provider has reported it last.
     price : float
         Of an hour, when it was requested.
+    key : int
+        Of what it was requested for.
     until : float
         When it must have joined, or left, on the monotonic clock.
     joined, leaving, gone : bool
@@ -78,6 +80,7 @@ class Rented:
     name: str
     machine: Machine
     price: float
+    key: int
     until: float
     joined: bool = False
     leaving: bool = False
@@ -91,6 +94,21 @@ class Rented:
         return not (self.leaving or self.machine.ended or self.machine.notice_s is not None)
 
 
+class Wanted(NamedTuple):
+    """A machine that is needed.
+
+    Attributes
+    ----------
+    machine_types : sequence of str
+        That are accepted, the preferred one first.
+    key : int
+        That `Rented` gets.
+    """
+
+    machine_types: Sequence[str]
+    key: int = -1
+
+
 @dataclass(frozen=True)
 class Hooks:
     """What the fleet asks of the flow.
@@ -99,8 +117,8 @@ class Hooks:
     ----------
     command : callable
         Writes what a machine needs, given its name and type; returns its command.
-    lacks : callable
-        Given the machines that count, returns whether more are needed.
+    next : callable
+        Given the machines that count, returns the machine that is needed next, or None.
     spare : callable
         Given the machines that count, returns one that is not needed, or None.
     leave : callable
@@ -112,7 +130,7 @@ class Hooks:
     """
 
     command: Callable[[str, MachineType], Sequence[str]]
-    lacks: Callable[[Sequence[Rented]], bool]
+    next: Callable[[Sequence[Rented]], Wanted | None]
     spare: Callable[[Sequence[Rented]], Rented | None]
     leave: Callable[[str], None]
     failure: Callable[[str], str] = lambda name: ""
@@ -245,7 +263,7 @@ class Fleet:
         """Take the machines of an earlier run, which wait for another ticket."""
         for found in await self._provider.machines(self._tags):
             name = found.tags.get(MACHINE, found.id)
-            one = Rented(name, found, 0.0, time.monotonic() + _REJOINS_S)
+            one = Rented(name, found, 0.0, -1, time.monotonic() + _REJOINS_S)
             if not found.ended and found.machine_type in self._types:
                 self._hooks.command(name, self._types[found.machine_type])
                 self._hooks.report(f"machine {found.id} of the earlier run was found")
@@ -266,8 +284,8 @@ class Fleet:
         if spare is not None:
             self._hooks.leave(spare.name)
             return
-        while self._hooks.lacks(counting) and not self._stopping.is_set():
-            if time.monotonic() < self._retry or (made := await self._rent(counting)) is None:
+        while (wanted := self._hooks.next(counting)) is not None and not self._stopping.is_set():
+            if time.monotonic() < self._retry or (made := await self._rent(counting, wanted)) is None:
                 break
             counting.append(made)
 
@@ -325,43 +343,44 @@ class Fleet:
             for one in due:
                 one.released = one.leaving = True
 
-    async def _rent(self, counting: Sequence[Rented]) -> Rented | None:
+    async def _rent(self, counting: Sequence[Rented], wanted: Wanted) -> Rented | None:
         """Request the cheapest machine that can be had."""
         if len(counting) >= self.bounds.max_machines:
             self._refuse(f"{len(counting)} run, --max-machines {self.bounds.max_machines}")
             return None
         spent, texts = sum(one.price for one in counting), list[str]()
         offers = await self._provider.offers()
-        if not any(one.machine_type in self.bounds.machine_types for one in offers):
-            raise InputError(f"{', '.join(self.bounds.machine_types)}: the provider does not offer such a machine type")
-        for offer in self._choices(offers):
+        types = wanted.machine_types
+        if not any(one.machine_type in types for one in offers):
+            raise InputError(f"{', '.join(types)}: the provider does not offer such a machine type")
+        for offer in self._choices(offers, types):
             budget = self.bounds.hourly_budget
             if budget is not None and spent + offer.price_per_hour > budget:
                 texts.append(f"{offer.machine_type} would exceed --hourly-budget {budget:g}")
                 continue
             with suppress(CapacityError):
-                return await self._request(offer)
+                return await self._request(offer, wanted.key)
             texts.append(f"{offer.machine_type} {offer.market}: no capacity")
         self._refuse("; ".join(dict.fromkeys(texts)) or "no capacity")
         return None
 
-    def _choices(self, offers: Iterable[Offer]) -> list[Offer]:
+    def _choices(self, offers: Iterable[Offer], types: Sequence[str]) -> list[Offer]:
         """Return the offers that are accepted, the best first."""
-        order = {name: at for at, name in enumerate(self.bounds.machine_types)}
+        order = {name: at for at, name in enumerate(types)}
         markets = ("spot", "on-demand") if self.bounds.market == "spot" else ("on-demand",)
         found = [one for one in offers if one.available and one.machine_type in order and one.market in markets]
         return sorted(
             found, key=lambda one: (markets.index(one.market), order[one.machine_type], one.price_per_hour, one.zone)
         )
 
-    async def _request(self, offer: Offer) -> Rented:
+    async def _request(self, offer: Offer, key: int) -> Rented:
         name = secrets.token_hex(_NAME_BYTES)
         command = self._hooks.command(name, self._types[offer.machine_type])
         made = await self._provider.request(Request(
             machine_type=offer.machine_type, command=command, token=name, market=offer.market,
             zone=offer.zone or None, tags={**self._tags, MACHINE: name}, extras=_EXTRAS,
         ))  # fmt: skip
-        one = Rented(name, made, offer.price_per_hour, time.monotonic() + _JOINS_S)
+        one = Rented(name, made, offer.price_per_hour, key, time.monotonic() + _JOINS_S)
         with self._lock:
             self._rented[name] = one
         self._refusal = ""

@@ -21,7 +21,7 @@ from goffish.partial import local_path
 from goffish.streaming.checkpoints import write_file
 from goffish.streaming.hosts.machines import LEASE_S, Machines
 from goffish.streaming.hosts.versions import file_of
-from goffish.streaming.rented.fleet import FLOW, RUN, Bounds, Fleet, Hooks, Rented
+from goffish.streaming.rented.fleet import FLOW, RUN, Bounds, Fleet, Hooks, Rented, Wanted
 from goffish.streaming.rented.tickets import Authority, RunFolder, Ticket, access_of
 from goffish.streaming.topology import Topology
 from goffish.streaming.updates.plan import UpdatePlan
@@ -102,7 +102,7 @@ class RentedMachines(Machines):
         self._place = f"{jobs}/{run}"
         self._store = RunFolder(open_folder(self._place))
         self._say = report or (lambda text: None)
-        hooks = Hooks(self._command, self._lacks, self._spare, self._leave, self._store.failure, self._say)
+        hooks = Hooks(self._command, self._lacking, self._spare, self._leave, self._store.failure, self._say)
         #: The machines, with their bill.
         self.fleet = Fleet(
             renting.provider, renting.bounds, {RUN: run, FLOW: topology.name}, hooks, renting.look_s
@@ -188,8 +188,9 @@ class RentedMachines(Machines):
         slots = sum(self._types[one.machine.machine_type].cores for one in machines)
         return slots < workers - self._here or len(machines) < self._fewest(workers)
 
-    def _lacks(self, machines: Sequence[Rented]) -> bool:
-        return self._is_short(machines, self._size)
+    def _lacking(self, machines: Sequence[Rented]) -> Wanted | None:
+        """Return the machine that is to be rented next, if one is."""
+        return Wanted(self._renting.bounds.machine_types) if self._is_short(machines, self._size) else None
 
     def _spare(self, machines: Sequence[Rented]) -> Rented | None:
         """Return the machine that the fewest workers would have to leave, if others have places for all."""
@@ -200,7 +201,7 @@ class RentedMachines(Machines):
         if running <= self._asked < self._size:
             self._size = self._asked
         for one in sorted(machines, key=lambda one: (counts.get(one.name, 0), -one.price)):
-            if not self._lacks([other for other in machines if other is not one]):
+            if not self._is_short([other for other in machines if other is not one], self._size):
                 return one
         return None
 

@@ -86,7 +86,7 @@ class Cluster:
     launch : Launcher, optional
         Starts workers [default: on this machine].
     machines : Machines, optional
-        Starts workers on several hosts, instead of `launch`.
+        Starts workers on several hosts; with `launch`, that one chooses the hosts.
     replaces : bool
         Whether a worker that fails is replaced at once. Otherwise its neighbors keep its positions until `arrange`,
         and nothing else changes the numbers of workers. Where nothing is replaced and records can count again, state
@@ -151,7 +151,7 @@ class Cluster:
         self._watch = Watch() if watch is None else watch
         self._meter = Meter(topology)
         self._processes: dict[int, WorkerProcess] = {}
-        self._launch, self._replaces = machines or launch or start_here, replaces
+        self._launch, self._replaces = launch or machines or start_here, replaces
         self._machines, self._replication = machines, replication
         self._read_here = {} if machines is None else plan.here  # stages of sources that no other machine can read
         self._members: frozenset[int] = frozenset()

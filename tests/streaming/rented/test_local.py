@@ -19,6 +19,34 @@ from tests.streaming.runtime.test_hosts import write_flow
 _MACHINE, _AGENT = "goffish.cloud.providers.agent", "goffish.streaming.rented.agent"
 
 
+#: Rents a machine at the second decision, and releases the first one at the fourth.
+POLICY = """
+from dataclasses import dataclass
+
+import numpy as np
+
+from goffish.scheduling.dataflow.deployment import Deployment, Machine
+
+
+@dataclass(frozen=True)
+class GrowAndShrink:
+    def deploy(self, flow, catalogue):
+        deployment = Deployment(catalogue, np.zeros(flow.size, np.int64))
+        deployment.add_machine(Machine(-1, 0))
+        deployment.put(0, -1)
+        return deployment
+
+    def adapt(self, observation, memory):
+        deployment = observation.live.copy()
+        if observation.step == 1:
+            deployment.add_machine(Machine(-1, 0))
+            deployment.put(0, -1)
+        if observation.step == 4 and len(deployment.machines) > 1:
+            deployment.drop_machine(min(deployment.machines))
+        return deployment, memory
+"""
+
+
 def run_flow(start: Start, flow: Path, *more: str) -> Started:
     return start("run", str(flow), "--provider", "local", "--every", "0.2s", "--lease", "2s", "--json", *more)
 
@@ -125,3 +153,20 @@ def test_machines_follow_the_number_of_workers(start: Start, tmp_path: Path) -> 
     assert sums_of(tmp_path / "out") == expected
     states = [one["state"] for one in bill_of(controller)["rented"]]
     assert len(states) == 4 and set(states) <= {"finished", "released"}
+
+
+@pytest.mark.slow
+def test_machines_of_a_policy(start: Start, tmp_path: Path) -> None:
+    """Breaks when what a policy plans is not rented or released, or records are lost when workers move."""
+    expected = make_events(tmp_path / "in", 8000)
+    (tmp_path / "policy.py").write_text(POLICY)
+    controller = run_flow(
+        start, write_flow(tmp_path, ", rate=250"), "--policy", f"{tmp_path}/policy.py:GrowAndShrink", "--elements",
+        "sums", "--interval", "4",
+    )  # fmt: skip
+    controller.printed("machine 0 joined")
+    controller.printed("machine 1 joined")
+    wait_for(lambda: len(running(controller, _AGENT)) == 1)
+    assert controller.wait(180) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+    assert len(bill_of(controller)["rented"]) == 2
