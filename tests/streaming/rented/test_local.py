@@ -170,3 +170,20 @@ def test_machines_of_a_policy(start: Start, tmp_path: Path) -> None:
     assert controller.wait(180) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
     assert len(bill_of(controller)["rented"]) == 2
+
+
+@pytest.mark.slow
+def test_updates_reach_machines(start: Start, tmp_path: Path) -> None:
+    """Breaks when machines do not get the file of a new version, also those that are rented after the update."""
+    expected = make_events(tmp_path / "in", 9000)
+    flow = write_flow(tmp_path, ", rate=250")
+    new = tmp_path / "groups2.py"
+    new.write_text(flow.read_text().replace("% 3", "% 3 + 0"))
+    controller = run_flow(start, flow, "--workers", "2")
+    has_begun(tmp_path)
+    update = start("update", str(controller.process.pid), str(new))
+    assert update.wait(90) == 0, update.output
+    os.killpg(running(controller, _MACHINE)[0].pid, signal.SIGKILL)
+    controller.printed("machine 2 joined")
+    assert controller.wait(180) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected

@@ -226,6 +226,22 @@ def test_an_agent_that_is_asked_to_end_twice(start: Start, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_a_host_that_gets_a_notice(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when an agent does not leave when the file appears that announces the end of its machine."""
+    expected = make_events(tmp_path / "in", 2000)
+    flow, notice = write_flow(tmp_path, ", rate=400"), tmp_path / "notice.json"
+    controller, address = run_flow(start, flow, 2, "--here", "1", "--replication", "0")
+    monkeypatch.setenv("GOFFISH_NOTICE", str(notice))
+    agent = start("worker", str(flow), "--join", address, "--slots", "1")
+    wait_for(lambda: bool(list((tmp_path / "out").glob("part-*"))))
+    notice.write_text("{}")
+    assert agent.wait(60) == 0, agent.output
+    assert agent.output.splitlines()[-1] == f"left {address}"
+    assert controller.wait(60) == 0, controller.output
+    assert sums_of(tmp_path / "out") == expected
+
+
+@pytest.mark.slow
 def test_a_flow_that_waits(start: Start, tmp_path: Path) -> None:
     """Breaks when other processes do not see a flow that waits for agents, or cannot stop it."""
     make_events(tmp_path / "in", 10)
