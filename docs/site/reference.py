@@ -111,7 +111,7 @@ VARIABLES = {
     "GOFFISH_WEBHOOK_SECRET": "Secret that signs what `goffish stream run|serve --deliver` sends to webhooks.",
     "GOFFISH_SHARED": "Folder or URI for temporary stores of MPI ranks or Spark executors; default: a local folder.",
     "GOFFISH_JOB_FOLDER": "Folder of the files of an MPI rank on a rented machine; set by GoFFish.",
-    "GOFFISH_NOTICE": "On rented machines: file that announces an interruption to the command; set by GoFFish. Agents of flows leave when it appears.",
+    "GOFFISH_NOTICE": "File that announces an interruption, set on rented machines; agents of flows leave upon it.",
     "GOFFISH_TRACEBACK": "Set to 1 to print the traceback of an internal error.",
     "NUMBA_CACHE_DIR": "Folder of compiled kernels; default: in the package, or `~/.cache/numba` if that is read-only.",
 }
