@@ -15,7 +15,7 @@ import pytest
 
 from tests.cloud.kubernetes_server import KubernetesServer
 from tests.streaming.rented.conftest import Start
-from tests.streaming.rented.test_local import bill_of, has_begun
+from tests.streaming.rented.test_local import PATIENCE_S, bill_of, has_begun
 from tests.streaming.runtime.hosts import Started, wait_for, workers_of
 from tests.streaming.runtime.test_cluster import make_events, sums_of
 from tests.streaming.runtime.test_hosts import write_flow
@@ -54,7 +54,7 @@ def stored() -> list[str]:
 def test_pods_that_are_evicted_and_killed(start: Start, tmp_path: Path, pods: KubernetesServer) -> None:
     """Breaks when a pod has another command, or a secret, does not join, is not replaced, or stays."""
     expected = make_events(tmp_path / "in", 15_000)
-    controller = run_flow(start, tmp_path, write_flow(tmp_path, ", rate=300"))
+    controller = run_flow(start, tmp_path, write_flow(tmp_path, ", rate=150"))
     has_begun(tmp_path)
     first, second = sorted(name for _, name in pods.pods)
     specification = pods.pods["default", first]
@@ -64,13 +64,13 @@ def test_pods_that_are_evicted_and_killed(start: Start, tmp_path: Path, pods: Ku
     assert not specification["spec"]["containers"][0]["env"]
     assert not [name for name in stored() if "tickets" in name]
     pods.evict(first, 30.0)
-    controller.printed("will be taken back")
-    wait_for(lambda: controller.output.count(" joined") == 3)
+    controller.printed("will be taken back", PATIENCE_S)
+    wait_for(lambda: controller.output.count(" joined") == 3, PATIENCE_S)
     assert controller.output.count("requested") == 3
     [third] = {name for _, name in pods.pods} - {first, second}
-    wait_for(lambda: [len(workers_of(pods._processes[name].pid)) for name in (second, third)] == [1, 1])
+    wait_for(lambda: [len(workers_of(pods._processes[name].pid)) for name in (second, third)] == [1, 1], PATIENCE_S)
     os.killpg(pods._processes[second].pid, signal.SIGKILL)
-    wait_for(lambda: controller.output.count(" joined") == 4)
+    wait_for(lambda: controller.output.count(" joined") == 4, PATIENCE_S)
     assert controller.wait(180) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
     bill = bill_of(controller)
@@ -89,7 +89,7 @@ def test_pods_of_a_run_that_was_killed(start: Start, tmp_path: Path, pods: Kuber
     before = set(pods.pods)
     controller.process.kill()
     again = run_flow(start, tmp_path, flow, *saved)
-    wait_for(lambda: again.output.count(" joined") == 2)
+    wait_for(lambda: again.output.count(" joined") == 2, PATIENCE_S)
     assert set(pods.pods) == before and "requested" not in again.output
     assert again.wait(180) == 0, again.output
     assert sums_of(tmp_path / "out") == expected
@@ -103,5 +103,5 @@ def test_pods_whose_command_never_returns(start: Start, tmp_path: Path, pods: Ku
     controller = run_flow(start, tmp_path, write_flow(tmp_path, ", rate=300"))
     has_begun(tmp_path)
     controller.process.kill()
-    wait_for(lambda: all(pod["status"]["phase"] == "Failed" for pod in pods.pods.values()), 30)
+    wait_for(lambda: all(pod["status"]["phase"] == "Failed" for pod in pods.pods.values()), PATIENCE_S)
     assert len(pods.pods) == 2

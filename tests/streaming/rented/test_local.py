@@ -16,6 +16,8 @@ from tests.streaming.runtime.hosts import Started, wait_for
 from tests.streaming.runtime.test_cluster import make_events, sums_of
 from tests.streaming.runtime.test_hosts import write_flow
 
+#: Machines are processes that compete for this computer.
+PATIENCE_S = 180.0
 _MACHINE, _AGENT = "goffish.cloud.providers.agent", "goffish.streaming.rented.agent"
 
 
@@ -69,7 +71,7 @@ def bill_of(controller: Started) -> dict[str, Any]:
 
 
 def has_begun(folder: Path) -> None:
-    wait_for(lambda: bool(list((folder / "out").glob("part-*"))))
+    wait_for(lambda: bool(list((folder / "out").glob("part-*"))), PATIENCE_S)
 
 
 @pytest.mark.slow
@@ -77,7 +79,7 @@ def test_two_machines(start: Start, tmp_path: Path) -> None:
     """Breaks when records are lost, the bill lacks a machine, or a process stays."""
     expected = make_events(tmp_path / "in", 2000)
     controller = run_flow(start, write_flow(tmp_path), "--workers", "2")
-    wait_for(lambda: len(running(controller, _AGENT)) == 2)
+    wait_for(lambda: len(running(controller, _AGENT)) == 2, PATIENCE_S)
     agents = running(controller, _AGENT)
     assert controller.wait() == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
@@ -95,7 +97,7 @@ def test_a_machine_that_is_killed(start: Start, tmp_path: Path) -> None:
     controller = run_flow(start, write_flow(tmp_path, ", rate=300"), "--workers", "2")
     has_begun(tmp_path)
     os.killpg(running(controller, _MACHINE)[0].pid, signal.SIGKILL)
-    controller.printed("machine 2 joined")
+    controller.printed("machine 2 joined", PATIENCE_S)
     assert controller.wait(180) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
     rented = bill_of(controller)["rented"]
@@ -111,7 +113,7 @@ def test_a_notice(start: Start, tmp_path: Path) -> None:
     )
     has_begun(tmp_path)
     running(controller, _AGENT)[0].send_signal(signal.SIGTERM)
-    controller.printed("machine 2 joined")
+    controller.printed("machine 2 joined", PATIENCE_S)
     assert controller.wait(180) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
 
@@ -148,7 +150,7 @@ def test_machines_follow_the_number_of_workers(start: Start, tmp_path: Path) -> 
     assert start("scale", name, "4").wait(120) == 0
     assert len(running(controller, _AGENT)) == 4
     assert start("scale", name, "2").wait(120) == 0
-    wait_for(lambda: len(running(controller, _AGENT)) == 2)
+    wait_for(lambda: len(running(controller, _AGENT)) == 2, PATIENCE_S)
     assert controller.wait(180) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
     states = [one["state"] for one in bill_of(controller)["rented"]]
@@ -164,9 +166,9 @@ def test_machines_of_a_policy(start: Start, tmp_path: Path) -> None:
         start, write_flow(tmp_path, ", rate=250"), "--policy", f"{tmp_path}/policy.py:GrowAndShrink", "--elements",
         "sums", "--interval", "4",
     )  # fmt: skip
-    controller.printed("machine 0 joined")
-    controller.printed("machine 1 joined")
-    wait_for(lambda: len(running(controller, _AGENT)) == 1)
+    controller.printed("machine 0 joined", PATIENCE_S)
+    controller.printed("machine 1 joined", PATIENCE_S)
+    wait_for(lambda: len(running(controller, _AGENT)) == 1, PATIENCE_S)
     assert controller.wait(180) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
     assert len(bill_of(controller)["rented"]) == 2
@@ -184,6 +186,6 @@ def test_updates_reach_machines(start: Start, tmp_path: Path) -> None:
     update = start("update", str(controller.process.pid), str(new))
     assert update.wait(90) == 0, update.output
     os.killpg(running(controller, _MACHINE)[0].pid, signal.SIGKILL)
-    controller.printed("machine 2 joined")
+    controller.printed("machine 2 joined", PATIENCE_S)
     assert controller.wait(180) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
