@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from tests.ec2 import Ec2Server, started, tags_of
@@ -35,6 +36,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Server]:
         monkeypatch.delenv(name)
     for name, value in made.variables.items():
         monkeypatch.setenv(name, value)
+    fsspec.filesystem("s3").clear_instance_cache()  # has the address of another server
     yield made
     made.close()
 
