@@ -54,7 +54,7 @@ def stored() -> list[str]:
 def test_pods_that_are_evicted_and_killed(start: Start, tmp_path: Path, pods: KubernetesServer) -> None:
     """Breaks when a pod has another command, or a secret, does not join, is not replaced, or stays."""
     expected = make_events(tmp_path / "in", 15_000)
-    controller = run_flow(start, tmp_path, write_flow(tmp_path, ", rate=150"))
+    controller = run_flow(start, tmp_path, write_flow(tmp_path, ", rate=300"))
     has_begun(tmp_path)
     first, second = sorted(name for _, name in pods.pods)
     specification = pods.pods["default", first]
@@ -71,7 +71,7 @@ def test_pods_that_are_evicted_and_killed(start: Start, tmp_path: Path, pods: Ku
     wait_for(lambda: [len(workers_of(pods._processes[name].pid)) for name in (second, third)] == [1, 1], PATIENCE_S)
     os.killpg(pods._processes[second].pid, signal.SIGKILL)
     wait_for(lambda: controller.output.count(" joined") == 4, PATIENCE_S)
-    assert controller.wait(180) == 0, controller.output
+    assert controller.wait(400) == 0, controller.output
     assert sums_of(tmp_path / "out") == expected
     bill = bill_of(controller)
     states = {one["machine"]: one["state"] for one in bill["rented"]}
@@ -91,7 +91,7 @@ def test_pods_of_a_run_that_was_killed(start: Start, tmp_path: Path, pods: Kuber
     again = run_flow(start, tmp_path, flow, *saved)
     wait_for(lambda: again.output.count(" joined") == 2, PATIENCE_S)
     assert set(pods.pods) == before and "requested" not in again.output
-    assert again.wait(180) == 0, again.output
+    assert again.wait(400) == 0, again.output
     assert sums_of(tmp_path / "out") == expected
     assert not pods.pods and not stored()
 
