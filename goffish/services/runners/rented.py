@@ -361,7 +361,8 @@ class Rented:
         await self._held.request(name, Request(
             machine_type=machine_type, market=on, max_price=self._bid if on == "spot" else None, command=command,
             tags=self._held.tags | {TURN: name}, token=f"{self._attempt.job.id}-{name}",
-            **({"team": str(self._attempt.job.id), "extras": ("mpi",)} if self._need.machines > 1 else {}),
+            team=str(self._attempt.job.id) if self._need.machines > 1 else "",
+            extras=("mpi",) if self._need.machines > 1 else (),
         ))  # fmt: skip
         self._price = self._prices[choice]
         # The first billing quantum is charged at once, to this machine.
