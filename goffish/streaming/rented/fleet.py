@@ -391,7 +391,7 @@ class Fleet:
     async def _end(self) -> None:
         """Release all machines, and note what they have cost."""
         try:
-            await self._let_go([one for one in self.machines if not one.machine.ended])
+            await self._let_go(self.machines)  # with what is left of those that have ended, such as pods
             listed = {one.id: one for one in await self._provider.machines(self._tags)} if self.machines else {}
             for one in self.machines:
                 one.machine = listed.get(one.machine.id, one.machine)
