@@ -296,6 +296,12 @@ def _run(
     for path in (checkpoint, decisions):
         if path is not None:
             local_path(path)
+    access = {"token": token, "certificate": certificate, "key": key, "authority": authority}
+    asked = Asked(
+        provider=provider, options=provider_options, jobs=jobs, machine_type=machine_type, market=market,
+        max_machines=max_machines, hourly_budget=hourly_budget, listen=listen, cloud=cloud,
+    )  # fmt: skip
+    asked.check(access | {"token": token if _is_given(context, "token") else None})
     topology = load_flow(flow).check()
     scaling = None
     if policy is not None:
@@ -319,12 +325,6 @@ def _run(
         if given := [name for name, value in choices.items() if value is not None]:
             needs = "--policy or --provider" if given[0] == "cloud" else "--policy"
             raise InputError(f"--{given[0]} requires {needs}")
-    access = {"token": token, "certificate": certificate, "key": key, "authority": authority}
-    asked = Asked(
-        provider=provider, options=provider_options, jobs=jobs, machine_type=machine_type, market=market,
-        max_machines=max_machines, hourly_budget=hourly_budget, listen=listen, cloud=cloud,
-    )  # fmt: skip
-    asked.check(access | {"token": token if _is_given(context, "token") else None})
     prints = any(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )

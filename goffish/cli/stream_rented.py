@@ -77,7 +77,11 @@ MarketOption = Annotated[
 MaxMachinesOption = Annotated[
     int | None,
     typer.Option(
-        min=1, max=256, help="Most machines at a time.", show_default=f"{_MOST_MACHINES}", rich_help_panel=RENTED
+        min=1,
+        max=256,
+        help="Maximum number of concurrent machines.",
+        show_default=f"{_MOST_MACHINES}",
+        rich_help_panel=RENTED,
     ),
 ]
 HourlyBudgetOption = Annotated[
@@ -119,12 +123,14 @@ class Asked:
 
     def check(self, access: dict[str, Any]) -> None:
         """Raise an error if options are given that need others, or contradict them."""
+        if self.jobs is not None and (not is_uri(self.jobs) or self.jobs.startswith("file:")):
+            raise InputError(f"--jobs {self.jobs}: must be a URI of object storage, such as s3://bucket/jobs")
         if self.provider is None:
             names = ("options", "jobs", "machine_type", "market", "max_machines", "hourly_budget")
             for name in names:
-                if getattr(self, name) is not None:
+                if (value := getattr(self, name)) is not None:
                     flag = "provider-options" if name == "options" else name.replace("_", "-")
-                    raise InputError(f"--{flag} requires --provider")
+                    raise InputError(f"--{flag} {value}: requires --provider")
             return
         for name, value in access.items():
             if value is not None:
@@ -134,8 +140,6 @@ class Asked:
         for name, value in (("cloud", self.cloud), ("jobs", self.jobs), ("listen", self.listen)):
             if value is None:
                 raise InputError(f"--provider {self.provider}: requires --{name}")
-        if self.jobs is not None and (not is_uri(self.jobs) or self.jobs.startswith("file:")):
-            raise InputError(f"--jobs {self.jobs}: must be a URI of object storage, such as s3://bucket/jobs")
 
     def machines(
         self, topology: Topology, flow: str, replication: int, here: int, lease: float | None,

@@ -26,8 +26,8 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--market", "spot"), "--market requires --provider"),
-        (("--provider-options", "aws.yaml"), "--provider-options requires --provider"),
+        (("--market", "spot"), "--market spot: requires --provider"),
+        (("--provider-options", "aws.yaml"), "--provider-options aws.yaml: requires --provider"),
         (("--cloud", "ec2-2025"), "--cloud requires --policy or --provider"),
         (("--provider", "aws", *REMOTE[2:]), "--provider aws: requires --cloud"),
         (("--provider", "kubernetes", *REMOTE[:2], *REMOTE[4:]), "--provider kubernetes: requires --jobs"),

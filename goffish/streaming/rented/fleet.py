@@ -344,7 +344,7 @@ class Fleet:
                 one.released = one.leaving = True
 
     async def _rent(self, counting: Sequence[Rented], wanted: Wanted) -> Rented | None:
-        """Request the cheapest machine that can be had."""
+        """Request the cheapest available machine."""
         if len(counting) >= self.bounds.max_machines:
             self._refuse(f"{len(counting)} run, --max-machines {self.bounds.max_machines}")
             return None
