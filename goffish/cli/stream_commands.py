@@ -49,7 +49,6 @@ from goffish.cli.stream_hosts import (
     run_agent,
 )
 from goffish.cli.stream_rented import (
-    Asked,
     HourlyBudgetOption,
     JobsOption,
     MachineTypeOption,
@@ -57,6 +56,7 @@ from goffish.cli.stream_rented import (
     MaxMachinesOption,
     ProviderOption,
     ProviderOptionsOption,
+    RentalOptions,
     print_bill,
 )
 from goffish.errors import InputError, JobError
@@ -297,11 +297,11 @@ def _run(
         if path is not None:
             local_path(path)
     access = {"token": token, "certificate": certificate, "key": key, "authority": authority}
-    asked = Asked(
+    rental = RentalOptions(
         provider=provider, options=provider_options, jobs=jobs, machine_type=machine_type, market=market,
         max_machines=max_machines, hourly_budget=hourly_budget, listen=listen, cloud=cloud,
     )  # fmt: skip
-    asked.check(access | {"token": token if _is_given(context, "token") else None})
+    rental.check(access | {"token": token if _is_given(context, "token") else None})
     topology = load_flow(flow).check()
     scaling = None
     if policy is not None:
@@ -339,9 +339,9 @@ def _run(
         signal.signal(signal.SIGTERM, end)
     try:
         with (
-            time_for_cleanup(asked.cleanup_s),
+            time_for_cleanup(rental.cleanup_s),
             Watch(http, lambda path: replace(load_flow(path).check(), file=path)) as watch,
-            asked.machines(topology, flow, replication, here, lease, checkpoint, planned=scaling is not None)
+            rental.machines(topology, flow, replication, here, lease, checkpoint, planned=scaling is not None)
             or machines_of(topology, listen, here, lease, checkpoint, **access) as machines,
             _status(f"flow {topology.name}", quiet=prints) as report,
         ):

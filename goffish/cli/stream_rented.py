@@ -94,7 +94,7 @@ HourlyBudgetOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RentalOptions:
     """The options of rented machines, as they were given.
 
     Attributes
@@ -169,19 +169,19 @@ class Asked:
     def _renting(self) -> Renting:
         with needed_for(_FEATURE):
             from goffish.cloud.catalogue import read_catalogue
-            from goffish.streaming.rented.fleet import Bounds
+            from goffish.streaming.rented.fleet import RentalLimits
             from goffish.streaming.rented.machines import Renting
             from goffish.streaming.scaling import this_computer
 
         most = self.max_machines or _MOST_MACHINES
         catalogue = this_computer(most) if self.cloud is None else read_catalogue(self.cloud)
-        bounds = Bounds(
+        limits = RentalLimits(
             machine_types=_types(self.machine_type, catalogue), max_machines=most, hourly_budget=self.hourly_budget,
             market="spot" if self.market == MarketName.SPOT else "on-demand",
         )  # fmt: skip
         look_s = _LOCAL_LOOK_S if self.provider == ProviderName.LOCAL else _LOOK_S
         return Renting(
-            provider=self._provider(catalogue), bounds=bounds, listen=self.listen or _LISTEN_HERE, jobs=self.jobs,
+            provider=self._provider(catalogue), limits=limits, listen=self.listen or _LISTEN_HERE, jobs=self.jobs,
             look_s=look_s,
         )  # fmt: skip
 

@@ -61,7 +61,7 @@ class PlannedMachines(Machines, Protocol):
 
     @property
     def catalogue(self) -> Catalogue:
-        """The machine types, of which as many run as the bounds allow."""
+        """The machine types, of which as many run as the limits allow."""
 
     def start(self, kind: int) -> int:
         """Begin to rent a machine of a type of the catalogue, and return its number; they count from 0."""

@@ -1,4 +1,4 @@
-"""Machines of a provider for one flow: requested, watched and released on a thread, within bounds, with their bill."""
+"""Machines of a provider for one flow: requested, watched and released on a thread, within limits, with their bill."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAME_BYTES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class RentalLimits:
     """Which machines may be rented, and how many.
 
     Attributes
@@ -42,7 +42,7 @@ class Bounds:
     market : {"on-demand", "spot"}
         With spot, machines are requested on demand where the spot market has none.
     max_machines : int
-        At a time.
+        Concurrent machines.
     hourly_budget : float, optional
         Of all machines together, in the currency of the catalogue; default: unlimited.
     """
@@ -54,7 +54,7 @@ class Bounds:
 
 
 @dataclass
-class Rented:
+class FlowMachine:
     """A machine of a flow.
 
     Attributes
@@ -90,19 +90,19 @@ class Rented:
 
     @property
     def counts(self) -> bool:
-        """Whether the machine runs or starts, and nothing speaks for its end."""
+        """Whether the machine runs or starts, and is not about to end."""
         return not (self.leaving or self.machine.ended or self.machine.notice_s is not None)
 
 
-class Wanted(NamedTuple):
-    """A machine that is needed.
+class Demand(NamedTuple):
+    """Machine types of a machine that is needed.
 
     Attributes
     ----------
     machine_types : sequence of str
         That are accepted, the preferred one first.
     key : int
-        That `Rented` gets.
+        That `FlowMachine` gets.
     """
 
     machine_types: Sequence[str]
@@ -130,8 +130,8 @@ class Hooks:
     """
 
     command: Callable[[str, MachineType], Sequence[str]]
-    next: Callable[[Sequence[Rented]], Wanted | None]
-    spare: Callable[[Sequence[Rented]], Rented | None]
+    next: Callable[[Sequence[FlowMachine]], Demand | None]
+    spare: Callable[[Sequence[FlowMachine]], FlowMachine | None]
     leave: Callable[[str], None]
     failure: Callable[[str], str] = lambda name: ""
     report: Callable[[str], object] = lambda text: None
@@ -144,7 +144,7 @@ class Fleet:
     ----------
     provider : Provider
         Used by one thread, which closes it.
-    bounds : Bounds
+    limits : RentalLimits
     tags : mapping
         Of all machines of the run.
     hooks : Hooks
@@ -154,14 +154,14 @@ class Fleet:
     """
 
     def __init__(
-        self, provider: Provider, bounds: Bounds, tags: Mapping[str, str], hooks: Hooks, look_s: float = 2.0
+        self, provider: Provider, limits: RentalLimits, tags: Mapping[str, str], hooks: Hooks, look_s: float = 2.0
     ) -> None:
-        self._provider, self.bounds, self._tags, self._hooks, self._look_s = provider, bounds, tags, hooks, look_s
+        self._provider, self.limits, self._tags, self._hooks, self._look_s = provider, limits, tags, hooks, look_s
         self._types = {one.name: one for one in provider.catalogue.classes}
-        self._rented: dict[str, Rented] = {}
+        self._rented: dict[str, FlowMachine] = {}
         self._lock = threading.RLock()
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._refusal, self._retry = "", 0.0  # why no machine can be had now, and when one is requested again
+        self._refusal, self._retry = "", 0.0  # why the last request was refused, and when one is requested again
         self._failures, self._adopted = 0, False
         #: Why no machine of the flow can run, once that is certain.
         self.error: GoffishError | None = None
@@ -204,7 +204,7 @@ class Fleet:
         self._wake.set()
 
     @property
-    def machines(self) -> list[Rented]:
+    def machines(self) -> list[FlowMachine]:
         """All machines of the run, with those that have ended."""
         with self._lock:
             return list(self._rented.values())
@@ -240,7 +240,7 @@ class Fleet:
                 self._wake.clear()
                 await self._attempt()
                 await asyncio.to_thread(self._wake.wait, self._look_s)
-        except Exception as error:  # of the program: the flow must not wait for ever
+        except Exception as error:  # of the program: the flow must not wait without end
             self.error = JobError(f"machines of the provider: {type(error).__name__}: {error}")
         finally:
             await self._end()
@@ -263,7 +263,7 @@ class Fleet:
         """Take the machines of an earlier run, which wait for another ticket."""
         for found in await self._provider.machines(self._tags):
             name = found.tags.get(MACHINE, found.id)
-            one = Rented(name, found, 0.0, -1, time.monotonic() + _REJOINS_S)
+            one = FlowMachine(name, found, 0.0, -1, time.monotonic() + _REJOINS_S)
             if not found.ended and found.machine_type in self._types:
                 self._hooks.command(name, self._types[found.machine_type])
                 self._hooks.report(f"machine {found.id} of the earlier run was found")
@@ -284,8 +284,8 @@ class Fleet:
         if spare is not None:
             self._hooks.leave(spare.name)
             return
-        while (wanted := self._hooks.next(counting)) is not None and not self._stopping.is_set():
-            if time.monotonic() < self._retry or (made := await self._rent(counting, wanted)) is None:
+        while (demand := self._hooks.next(counting)) is not None and not self._stopping.is_set():
+            if time.monotonic() < self._retry or (made := await self._rent(counting, demand)) is None:
                 break
             counting.append(made)
 
@@ -301,7 +301,7 @@ class Fleet:
             if found.ended:
                 await self._note_end(one)
 
-    async def _note_end(self, one: Rented) -> None:
+    async def _note_end(self, one: FlowMachine) -> None:
         found = one.machine
         [one.cost] = await self._provider.costs([found])
         code = "" if found.exit_code is None else f"exit code {found.exit_code}"
@@ -337,29 +337,29 @@ class Fleet:
                 due.append(one)
         await self._let_go(due)
 
-    async def _let_go(self, due: Sequence[Rented]) -> None:
+    async def _let_go(self, due: Sequence[FlowMachine]) -> None:
         if due:
             await self._provider.release([one.machine.id for one in due])
             for one in due:
                 one.released = one.leaving = True
 
-    async def _rent(self, counting: Sequence[Rented], wanted: Wanted) -> Rented | None:
+    async def _rent(self, counting: Sequence[FlowMachine], demand: Demand) -> FlowMachine | None:
         """Request the cheapest available machine."""
-        if len(counting) >= self.bounds.max_machines:
-            self._refuse(f"{len(counting)} run, --max-machines {self.bounds.max_machines}")
+        if len(counting) >= self.limits.max_machines:
+            self._refuse(f"{len(counting)} run, --max-machines {self.limits.max_machines}")
             return None
         spent, texts = sum(one.price for one in counting), list[str]()
         offers = await self._provider.offers()
-        types = wanted.machine_types
+        types = demand.machine_types
         if not any(one.machine_type in types for one in offers):
             raise InputError(f"{', '.join(types)}: the provider does not offer such a machine type")
         for offer in self._choices(offers, types):
-            budget = self.bounds.hourly_budget
+            budget = self.limits.hourly_budget
             if budget is not None and spent + offer.price_per_hour > budget:
                 texts.append(f"{offer.machine_type} would exceed --hourly-budget {budget:g}")
                 continue
             with suppress(CapacityError):
-                return await self._request(offer, wanted.key)
+                return await self._request(offer, demand.key)
             texts.append(f"{offer.machine_type} {offer.market}: no capacity")
         self._refuse("; ".join(dict.fromkeys(texts)) or "no capacity")
         return None
@@ -367,20 +367,20 @@ class Fleet:
     def _choices(self, offers: Iterable[Offer], types: Sequence[str]) -> list[Offer]:
         """Return the offers that are accepted, the best first."""
         order = {name: at for at, name in enumerate(types)}
-        markets = ("spot", "on-demand") if self.bounds.market == "spot" else ("on-demand",)
+        markets = ("spot", "on-demand") if self.limits.market == "spot" else ("on-demand",)
         found = [one for one in offers if one.available and one.machine_type in order and one.market in markets]
         return sorted(
             found, key=lambda one: (markets.index(one.market), order[one.machine_type], one.price_per_hour, one.zone)
         )
 
-    async def _request(self, offer: Offer, key: int) -> Rented:
+    async def _request(self, offer: Offer, key: int) -> FlowMachine:
         name = secrets.token_hex(_NAME_BYTES)
         command = self._hooks.command(name, self._types[offer.machine_type])
         made = await self._provider.request(Request(
             machine_type=offer.machine_type, command=command, token=name, market=offer.market,
             zone=offer.zone or None, tags={**self._tags, MACHINE: name}, extras=_EXTRAS,
         ))  # fmt: skip
-        one = Rented(name, made, offer.price_per_hour, key, time.monotonic() + _JOINS_S)
+        one = FlowMachine(name, made, offer.price_per_hour, key, time.monotonic() + _JOINS_S)
         with self._lock:
             self._rented[name] = one
         self._refusal = ""

@@ -21,7 +21,7 @@ from goffish.partial import local_path
 from goffish.streaming.checkpoints import write_file
 from goffish.streaming.hosts.machines import LEASE_S, Machines
 from goffish.streaming.hosts.versions import file_of
-from goffish.streaming.rented.fleet import FLOW, RUN, Bounds, Fleet, Hooks, Rented, Wanted
+from goffish.streaming.rented.fleet import FLOW, RUN, Demand, Fleet, FlowMachine, Hooks, RentalLimits
 from goffish.streaming.rented.tickets import Authority, RunFolder, Ticket, access_of
 from goffish.streaming.topology import Topology
 from goffish.streaming.updates.plan import UpdatePlan
@@ -41,7 +41,7 @@ class Renting:
     Attributes
     ----------
     provider : Provider
-    bounds : Bounds
+    limits : RentalLimits
     listen : str
         ``HOST:PORT`` at which machines reach this one.
     jobs : str, optional
@@ -51,7 +51,7 @@ class Renting:
     """
 
     provider: Provider
-    bounds: Bounds
+    limits: RentalLimits
     listen: str
     jobs: str | None = None
     look_s: float = 2.0
@@ -105,7 +105,7 @@ class RentedMachines(Machines):
         hooks = Hooks(self._command, self._lacking, self._spare, self._leave, self._store.failure, self._say)
         #: The machines, with their bill.
         self.fleet = Fleet(
-            renting.provider, renting.bounds, {RUN: run, FLOW: topology.name}, hooks, renting.look_s
+            renting.provider, renting.limits, {RUN: run, FLOW: topology.name}, hooks, renting.look_s
         )  # fmt: skip
         try:
             super().__init__(topology, access, here=here, lease_s=lease_s, checkpoint=checkpoint)
@@ -153,17 +153,17 @@ class RentedMachines(Machines):
             raise self.fleet.error
 
     def check_workers(self, workers: int) -> None:
-        """Raise an error if so many workers need more machines, or more per hour, than the bounds allow."""
-        bounds, catalogue = self._renting.bounds, self._renting.provider.catalogue
-        one = self._types[bounds.machine_types[0]]
+        """Raise an error if so many workers need more machines, or more per hour, than the limits allow."""
+        limits, catalogue = self._renting.limits, self._renting.provider.catalogue
+        one = self._types[limits.machine_types[0]]
         count = max(math.ceil((workers - self._here) / one.cores), self._fewest(workers))
         text = f"{workers} workers need {count} machines of type {one.name}"
-        if count > bounds.max_machines:
-            raise InputError(f"{text}; --max-machines {bounds.max_machines} allows fewer")
+        if count > limits.max_machines:
+            raise InputError(f"{text}; --max-machines {limits.max_machines} allows fewer")
         price = count * one.price_per_hour
-        if bounds.market == "on-demand" and bounds.hourly_budget is not None and price > bounds.hourly_budget:
+        if limits.market == "on-demand" and limits.hourly_budget is not None and price > limits.hourly_budget:
             raise InputError(
-                f"{text}, for {price:.4g} {catalogue.currency} per hour; --hourly-budget {bounds.hourly_budget:g} "
+                f"{text}, for {price:.4g} {catalogue.currency} per hour; --hourly-budget {limits.hourly_budget:g} "
                 "allows less"
             )
 
@@ -184,15 +184,15 @@ class RentedMachines(Machines):
             return 0 if workers <= self._here else 1
         return max(1, 2 + workers % 2 - (self._here > 0))
 
-    def _is_short(self, machines: Sequence[Rented], workers: int) -> bool:
+    def _is_short(self, machines: Sequence[FlowMachine], workers: int) -> bool:
         slots = sum(self._types[one.machine.machine_type].cores for one in machines)
         return slots < workers - self._here or len(machines) < self._fewest(workers)
 
-    def _lacking(self, machines: Sequence[Rented]) -> Wanted | None:
+    def _lacking(self, machines: Sequence[FlowMachine]) -> Demand | None:
         """Return the machine that is to be rented next, if one is."""
-        return Wanted(self._renting.bounds.machine_types) if self._is_short(machines, self._size) else None
+        return Demand(self._renting.limits.machine_types) if self._is_short(machines, self._size) else None
 
-    def _spare(self, machines: Sequence[Rented]) -> Rented | None:
+    def _spare(self, machines: Sequence[FlowMachine]) -> FlowMachine | None:
         """Return the machine that the fewest workers would have to leave, if others have places for all."""
         if self._terms is None or len([one for one in machines if one.joined]) < len(machines):
             return None

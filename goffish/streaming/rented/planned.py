@@ -7,7 +7,7 @@ from typing import Any
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.providers.processes import ProcessState
-from goffish.streaming.rented.fleet import Rented, Wanted
+from goffish.streaming.rented.fleet import Demand, FlowMachine
 from goffish.streaming.rented.machines import RentedMachines
 from goffish.streaming.runtime.launch import Handle
 
@@ -22,9 +22,9 @@ class PlannedMachines(RentedMachines):
 
     @property
     def catalogue(self) -> Catalogue:
-        """The machine types of the provider, of which as many run as the bounds allow."""
+        """The machine types of the provider, of which as many run as the limits allow."""
         found = self._renting.provider.catalogue
-        most = self._renting.bounds.max_machines
+        most = self._renting.limits.max_machines
         return found.model_copy(update={"limit": most if found.limit is None else min(most, found.limit)})
 
     def start(self, kind: int) -> int:
@@ -57,7 +57,7 @@ class PlannedMachines(RentedMachines):
         ready = {host.machine for host in list(self._hosts.values()) if host.accepted and not host.leaving}
         return {number: self._state(number, rented.get(number), ready) for number in range(len(self._ordered))}
 
-    def _state(self, number: int, one: Rented | None, ready: set[str]) -> ProcessState:
+    def _state(self, number: int, one: FlowMachine | None, ready: set[str]) -> ProcessState:
         if number in self._given_up:
             return "stopped"
         if one is None or (one.counts and not one.joined):
@@ -79,12 +79,12 @@ class PlannedMachines(RentedMachines):
         """Return workers in their order, which is that of the plan."""
         return list(workers)
 
-    def _lacking(self, machines: Sequence[Rented]) -> Wanted | None:
+    def _lacking(self, machines: Sequence[FlowMachine]) -> Demand | None:
         known = {one.key for one in self.fleet.machines}
         for number, name in enumerate(self._ordered):
             if number not in known and number not in self._given_up:
-                return Wanted((name,), number)
+                return Demand((name,), number)
         return None
 
-    def _spare(self, machines: Sequence[Rented]) -> Rented | None:
+    def _spare(self, machines: Sequence[FlowMachine]) -> FlowMachine | None:
         return next((one for one in machines if one.key in self._given_up), None)
