@@ -80,11 +80,20 @@ class PlannedMachines(RentedMachines):
         return list(workers)
 
     def _lacking(self, machines: Sequence[FlowMachine]) -> Demand | None:
-        known = {one.key for one in self.fleet.machines}
-        for number, name in enumerate(self._ordered):
-            if number not in known and number not in self._given_up:
-                return Demand((name,), number)
-        return None
+        return next((Demand((name,), number) for number, name in self._without()), None)
 
     def _spare(self, machines: Sequence[FlowMachine]) -> FlowMachine | None:
-        return next((one for one in machines if one.key in self._given_up), None)
+        found = [one for one in machines if one.key < 0]  # of the run that this one resumes
+        for number, name in self._without():
+            again = next((one for one in found if one.machine.machine_type == name), None)
+            if again is not None:
+                again.key = number
+                found.remove(again)
+        if self._terms is None:  # not all machines of the first deployment were ordered
+            return None
+        return next((one for one in machines if one.key < 0 or one.key in self._given_up), None)
+
+    def _without(self) -> list[tuple[int, str]]:
+        """Return number and type of the machines that were ordered, and not yet requested."""
+        known = {one.key for one in self.fleet.machines} | self._given_up
+        return [(number, name) for number, name in enumerate(self._ordered) if number not in known]
