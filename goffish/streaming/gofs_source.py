@@ -21,8 +21,8 @@ from goffish.streaming.sources import Position, Read, Reader, Source, checked_ra
 _PLACES: dict[str, Place] = {"edges": "edge", "vertices": "vertex"}
 #: Seconds between two looks at a store that is followed.
 _LOOK_S = 1.0
-#: How often a store that changes is opened, and seconds between.
-_OPENS, _OPENS_S = 10, 0.05
+#: Time in which instances are appended to a store that is opened, and between two attempts to open it.
+_APPENDS_S, _OPENS_S = 5.0, 0.05
 #: Columns that name the vertices.
 _ENDS: dict[Place, tuple[str, ...]] = {"edge": ("source", "target"), "vertex": ("vertex",)}
 
@@ -136,17 +136,17 @@ class SeriesSource(Source):
 
 def _opened(store: str) -> Series:
     """Open a time series with its graph; again if instances were appended between the two."""
-    for tried in range(_OPENS):
+    end = time.monotonic() + _APPENDS_S
+    while True:
         series = open_series(store)
         try:
             _ = series.graph
             return series
         except StoreError:
             series.close()
-            if tried == _OPENS - 1:
+            if time.monotonic() > end:
                 raise
             time.sleep(_OPENS_S)
-    raise AssertionError
 
 
 class _SeriesReader(Reader):
