@@ -15,10 +15,10 @@ from goffish.streaming.runtime.launch import Handle
 class PlannedMachines(RentedMachines):
     """Hosts of a provider, each of which is rented and released on request; other arguments as of `RentedMachines`."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
+    def __init__(self, *given: Any, here: int = 0, **options: Any) -> None:
         self._ordered: list[str] = []  # machine types, by the number of the machine
         self._given_up: set[int] = set()
-        super().__init__(*given, **options)
+        super().__init__(*given, here=max(1, here), **options)  # the worker that reads the sources
 
     @property
     def catalogue(self) -> Catalogue:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.streaming.rented.conftest import Start
-from tests.streaming.runtime.hosts import Started, wait_for
+from tests.streaming.runtime.hosts import Started, children, wait_for
 from tests.streaming.runtime.test_cluster import make_events, sums_of
 from tests.streaming.runtime.test_hosts import write_flow
 
@@ -63,6 +63,13 @@ def running(controller: Started, module: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return [process for _, process in sorted(filter(None, named), key=lambda pair: pair[0])]
+
+
+def own_workers(controller: Started) -> list[int]:
+    """Return the workers that run with the command, not on machines."""
+    machines = {one.pid for one in running(controller, _MACHINE)}
+    templates = [one for one in children(controller.process.pid) if one not in machines]
+    return [worker for template in templates for worker in children(template)]
 
 
 def bill_of(controller: Started) -> dict[str, Any]:
@@ -167,6 +174,7 @@ def test_machines_of_a_policy(start: Start, tmp_path: Path) -> None:
         "sums", "--interval", "4",
     )  # fmt: skip
     controller.printed("machine 0 joined", PATIENCE_S)
+    wait_for(lambda: len(own_workers(controller)) == 1, PATIENCE_S)  # the one that reads the sources
     controller.printed("machine 1 joined", PATIENCE_S)
     wait_for(lambda: len(running(controller, _AGENT)) == 1, PATIENCE_S)
     assert controller.wait(180) == 0, controller.output
