@@ -100,7 +100,7 @@ _NO_TEXTS = (int, float, bool, type(None), Enum, BaseModel)
 class Definition(BaseModel):
     """Base of definition models: immutable, and unknown fields are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 def read_definition(model: type[Model], given: str | Path | Mapping[str, Any] | Model, name: str, needs: str) -> Model:

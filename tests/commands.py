@@ -21,6 +21,12 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 ENVIRONMENT["PYTHONPATH"] = str(ROOT)
 
 
+def subcommands(command: Any) -> list[tuple[str, Any]]:
+    """Return the commands of a group, by name; none for a command."""
+    names = command.list_commands(None) if hasattr(command, "list_commands") else []
+    return [(name, command.get_command(None, name)) for name in names]
+
+
 @dataclass(frozen=True)
 class Ended:
     """A finished command."""
@@ -50,7 +56,12 @@ from goffish.algorithms.run import run
 from goffish.graph import from_edges
 run("sssp", from_edges([0, 1], [1, 2]), engine="local", parts=2, source=0)  # loads the kernels that all share
 import goffish.cli.app, typer
-goffish.cli.app.app = typer.main.get_command(goffish.cli.app.app)  # takes longer than most commands
+goffish.cli.app.app = typer.main.get_command(goffish.cli.app.app)
+def make(group):  # takes longer than most commands
+    for name in group.list_commands(None):
+        if hasattr(made := group.get_command(None, name), "list_commands"):
+            make(made)
+make(goffish.cli.app.app)
 gc.freeze()
 for request in sys.stdin:
     request = json.loads(request)

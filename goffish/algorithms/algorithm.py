@@ -74,7 +74,7 @@ def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
 class Options(BaseModel):
     """Base of what has a name, and options that are its fields."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: ClassVar[str]
     title: ClassVar[str]

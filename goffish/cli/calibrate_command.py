@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from goffish.scheduling.estimate.calibration import Calibration
 
 
-def add_calibrate_command(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the command to `app`."""
     app.command("calibrate")(_calibrate)
 

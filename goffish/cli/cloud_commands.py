@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import name_values
+from goffish.cli.groups import Commands
 from goffish.cli.inputs import duration, progress_bar, working
 from goffish.cli.options import Json
 from goffish.cli.output import as_json, print_json, print_table, say
@@ -50,9 +51,9 @@ _Tag = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Tag 
 _DEFAULT_CLOUD = "ec2-2025"
 
 
-def add_cloud_commands(app: typer.Typer, group: Any) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add ``goffish cloud`` with its commands."""
-    cloud = typer.Typer(cls=group, help="Check cloud accounts, list and remove machines.", no_args_is_help=True)
+    cloud = typer.Typer(cls=Commands, help="Check cloud accounts, list and remove machines.", no_args_is_help=True)
     for name, command in (("check", _check), ("policy", _policy), ("machines", _machines), ("reap", _reap)):
         cloud.command(name)(command)
     app.add_typer(cloud, name="cloud")

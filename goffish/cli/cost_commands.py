@@ -34,7 +34,7 @@ class By(StrEnum):
     PROVIDER = "provider"
 
 
-def add_cost_commands(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     cost = typer.Typer(help="Report the costs of jobs on rented machines.", no_args_is_help=True)
     cost.command("report")(calls_server(_report))

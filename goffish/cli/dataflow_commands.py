@@ -77,7 +77,7 @@ _Offset = Annotated[
 ]  # fmt: skip
 
 
-def add_dataflow_commands(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("plan")(_plan)
     app.command("simulate")(_simulate)

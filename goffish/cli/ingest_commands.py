@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from goffish.spark.ingest import IngestReport
 
 
-def add_ingest_command(app: typer.Typer) -> None:
-    """Add the command to `app`."""
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
     app.command("ingest")(_ingest)
+    app.command("spark-entry")(_entry)
+    app.command("spark-package")(_package)
 
 
 def _ingest(
@@ -119,12 +121,6 @@ def _vertex_facts(report: IngestReport) -> list[tuple[str, Any]]:
 
 def _joined(figures: dict[str, Any], *names: str) -> str:
     return " / ".join(f"{figures[name]:,}" for name in names)
-
-
-def add_spark_commands(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command("spark-entry")(_entry)
-    app.command("spark-package")(_package)
 
 
 def _entry() -> None:

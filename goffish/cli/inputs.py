@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,8 +81,33 @@ def is_store(path: str) -> bool:
     return has_manifest(path)
 
 
+class _Missing:
+    """Finder of modules that finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+def _leave_out_pandas() -> None:
+    """Keep Arrow from importing pandas with its first array, which would take a tenth of a small job.
+
+    Arrow tries once, and again where pandas is needed, as in `to_pandas`.
+    """
+    import pyarrow as pa
+
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _Missing)
+        try:
+            pa.array([])
+        finally:
+            sys.meta_path.remove(_Missing)
+
+
 def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
     """Open a store or read a raw file; reject reading options for a store."""
+    _leave_out_pandas()
     if is_store(path):
         given = [name for name, value in reading.items() if value is not None]
         if given:

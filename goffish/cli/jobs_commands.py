@@ -44,7 +44,7 @@ _OF_GRAPHS, _OF_DATAFLOWS, _OF_FLOWS = "Graph jobs", "Dataflow jobs", "Flow jobs
 _PAGE = 100
 
 
-def add_jobs_commands(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     jobs = typer.Typer(help="Submit and monitor jobs of the scheduling service.", no_args_is_help=True)
     for name, command in (

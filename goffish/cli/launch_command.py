@@ -57,7 +57,7 @@ class _Given:
     json: bool
 
 
-def add_launch_command(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the command to `app`."""
     app.command("launch")(_launch)
 

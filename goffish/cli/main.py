@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -26,12 +27,16 @@ from goffish.cli.process import (
 from goffish.environment import end_with_parent
 from goffish.partial import remove_partial_files
 
+#: New objects between two searches for garbage; imports make many that stay, and would be searched again and again.
+_COLLECTS = 50_000
+
 
 def main() -> NoReturn:
     """Run the command line and exit.
 
     Exit codes: 0 success, 1 failed job, 2 invalid input, 130 interrupted, 143 terminated.
     """
+    gc.set_threshold(_COLLECTS)
     worker, outcome, done = None, dict[str, Any](), threading.Event()
     if sys.argv[1:2] in (["serve"], ["stream"], ["launch"]):
         # Servers, flows and launchers shut down gracefully; they receive signals in the main thread only.

@@ -22,7 +22,7 @@ Output = Annotated[str, typer.Option("-o", "--output", help=PICTURE_FILE)]
 Labels = Annotated[bool | None, typer.Option("--labels/--no-labels", help="Draw vertex labels.", show_default=LABELS)]
 
 
-def add_plot_commands(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the group ``plot`` to `app`."""
     plots = typer.Typer(help="Plot a store, a run or a result.", no_args_is_help=True)
     plots.command("quotient", help="Plot the subgraphs of a store and the cut edges between them.")(_quotient)

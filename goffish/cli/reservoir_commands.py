@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from goffish.cli.groups import Commands
 from goffish.cli.inputs import progress_bar, working
 from goffish.cli.options import TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
@@ -20,8 +21,10 @@ _Pools = Annotated[list[str] | None, typer.Option("--pool", help="Pool; repeatab
 _ROWS = 10
 
 
-def add_reservoir_commands(group: typer.Typer) -> None:
-    """Add the commands to the group ``reservoir``."""
+def add_commands(app: typer.Typer) -> None:
+    """Add ``goffish reservoir`` with its commands."""
+    group = typer.Typer(cls=Commands, help="Keep events in a durable store, and query them.", no_args_is_help=True)
+    app.add_typer(group, name="reservoir")
     group.command("create", help="Create an empty event reservoir.")(_create)
     group.command("append", help="Append the events of a table file to a pool; repeated ones have no effect.")(_append)
     group.command("describe", help="Describe a reservoir: pools, columns, time ranges, buckets, locations.")(_describe)

@@ -13,6 +13,7 @@ import typer
 from goffish.algorithms.algorithm import Algorithm, as_label
 from goffish.algorithms.catalogue import ALGORITHMS, make
 from goffish.cli.checks import check_parts_target, check_result_target, check_run, check_stats_target
+from goffish.cli.groups import LazyCommands
 from goffish.cli.inputs import is_store, load, run_status
 from goffish.cli.mpi import is_folder_name, joined
 from goffish.cli.options import (
@@ -35,7 +36,7 @@ from goffish.cli.options import (
     reading_parameters,
 )
 from goffish.cli.output import as_json, print_facts, print_json, print_result, print_stats, say
-from goffish.cli.program_file import load_program
+from goffish.cli.program_file import is_program, load_program
 from goffish.errors import InputError
 from goffish.partial import local_path, output_file
 
@@ -127,18 +128,34 @@ def _running_parameters(*, one_thread: bool = False) -> list[Any]:
     return [parameter(name, kind, option) for name, (kind, option) in options.items()]
 
 
+class _Algorithms(LazyCommands):
+    """The algorithms, and programs in files of the user."""
+
+    noun = "algorithm"
+
+    def names(self) -> list[str]:
+        return list(ALGORITHMS)
+
+    def make(self, name: str) -> Any:
+        algorithm = ALGORITHMS[name]
+        app = typer.Typer(add_completion=False)
+        app.command(name, help=algorithm.title)(_command(algorithm))
+        return typer.main.get_command(app)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and is_program(args[0]) and args[0] not in ALGORITHMS:
+            ALGORITHMS[args[0]] = load_program(args[0])  # from here on, it is one by name
+        return super().resolve_command(ctx, args)
+
+
 def add_commands(app: typer.Typer) -> None:
-    """Add one command for each algorithm to `app`."""
-    for algorithm in ALGORITHMS.values():
-        app.command(algorithm.name, help=algorithm.title)(_command(algorithm))
-
-
-def program_command(given: str) -> Any:
-    """Return the command of a program in a file."""
-    algorithm = ALGORITHMS[given] = load_program(given)  # from here on, it is one by name
-    app = typer.Typer(add_completion=False)
-    app.command(given, help=algorithm.title)(_command(algorithm))
-    return typer.main.get_command(app)
+    """Add ``goffish run`` with a command for each algorithm."""
+    runs = typer.Typer(
+        cls=_Algorithms,
+        help="Run an algorithm, or a program as FILE.py:CLASS, on a graph file or a store.",
+        no_args_is_help=True,
+    )
+    app.add_typer(runs, name="run")
 
 
 def _command(algorithm: type[Algorithm]) -> Callable[..., None]:

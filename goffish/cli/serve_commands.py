@@ -16,7 +16,7 @@ from goffish.partial import local_path
 _PANEL_ACCESS, _PANEL_LIMITS = "Access", "Limits"
 
 
-def add_serve_commands(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("serve")(_serve)
     clients = typer.Typer(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goffish.cli.groups import Commands
 from goffish.cli.inputs import duration, period
 from goffish.cli.options import DEADLINE_HELP, Json, Plot
 from goffish.cli.spot_inputs import (
@@ -50,9 +51,9 @@ _MOST_FORESEEN = 20_000
 _DEFAULT_POLICIES = ("rtba", "h1", "h2", "h3", "greedy", "uniform-progress", "on-demand", "clairvoyant")
 
 
-def add_spot_commands(app: typer.Typer, group: Any) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add ``goffish spot`` with its commands."""
-    spot = typer.Typer(cls=group, help="Schedule jobs with deadlines on spot machines.", no_args_is_help=True)
+    spot = typer.Typer(cls=Commands, help="Schedule jobs with deadlines on spot machines.", no_args_is_help=True)
     for name, command in (("fit", _fit), ("table", _table), ("simulate", _simulate), ("advise", _advise)):
         spot.command(name)(command)
     app.add_typer(spot, name="spot")

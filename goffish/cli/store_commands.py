@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _GRAPH_FILE = "Graph file, such as .csr, .arrow, .parquet, .csv, .tsv, .metis or .mtx."
 
 
-def add_store_commands(app: typer.Typer) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command(
         "import",
@@ -40,6 +40,7 @@ def add_store_commands(app: typer.Typer) -> None:
     app.command("export", help="Write the graph of a store as a graph file.")(_export)
     app.command("partition", help="Partition a graph file and write a store.")(reads_graph(_partition, _method_flags()))
     app.command("info", help="Describe a graph file or a store.")(reads_graph(_info))
+    app.command("verify", help="Verify the checksums of a store.")(_verify)
 
 
 def _import(
@@ -215,3 +216,16 @@ def _print_quality(figures: PartitionQuality, graph: PartitionedGraph, title: st
     )  # fmt: skip
     parts = [(str(p), *(int(column[p]) for column in columns)) for p in range(figures.parts)]
     print_partitions(("partition", "vertices", "arcs", "boundary", "volume", "subgraphs"), parts)
+
+
+def _verify(store: Store, json: Json = False) -> None:
+    from goffish.cli.inputs import progress_bar
+    from goffish.cli.output import print_json, say
+    from goffish.gofs import verify_store
+
+    with progress_bar("verifying") as update:
+        total = verify_store(store, progress=update)
+    if json:
+        print_json({"store": store, "ok": True, "bytes": total})
+    else:
+        say(f"{store}: all checksums match ({total:,} bytes)")

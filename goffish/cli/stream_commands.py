@@ -13,6 +13,7 @@ import typer
 
 from goffish.cli.checks import check_choice, name_values
 from goffish.cli.graph_server_commands import add_graph_server
+from goffish.cli.groups import Commands
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED, time_for_cleanup
@@ -104,9 +105,11 @@ REQUIRE_HELP = "What the update must keep or have; repeatable."
 WINDOWS_HELP = "What becomes of open windows that depend on the change."
 
 
-def add_stream_commands(app: typer.Typer, group: Any) -> None:
+def add_commands(app: typer.Typer) -> None:
     """Add ``goffish stream`` with its commands."""
-    stream = typer.Typer(cls=group, help="Run, check, observe and control continuous dataflows.", no_args_is_help=True)
+    stream = typer.Typer(
+        cls=Commands, help="Run, check, observe and control continuous dataflows.", no_args_is_help=True
+    )
     stream.command("run", help="Run a flow until its sources end; Ctrl-C stops it and saves a checkpoint.")(_run)
     stream.command("worker", help="Run workers of a flow of another machine until it ends.")(run_agent)
     stream.command("check", help="Check a flow, and print its operators and channels.")(_check)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice
+from goffish.cli.groups import Commands
 from goffish.cli.options import DIRECTED, METHOD, PARTS, SELF_LOOPS, SERIES_STORE, STORE_TARGET, Json
-from goffish.cli.timeseries_events import Columns, Separator, chosen_columns
+from goffish.cli.timeseries_events import Columns, Separator, add_event_commands, chosen_columns
+from goffish.cli.timeseries_plots import add_series_plots
+from goffish.cli.timeseries_run import add_series_runs
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,8 +43,12 @@ _TimeFormat = Annotated[str | None, typer.Option(help="For folders: format of th
 _Period = Annotated[str | None, typer.Option(help="For folders: length of every instance.")]
 
 
-def add_series_commands(series: typer.Typer) -> None:
-    """Add the commands to the group ``timeseries``."""
+def add_commands(app: typer.Typer) -> None:
+    """Add ``goffish timeseries`` with its commands."""
+    series = typer.Typer(
+        cls=Commands, help="Build, extend, analyze and plot time series of graphs.", no_args_is_help=True
+    )
+    app.add_typer(series, name="timeseries")
     series.command("build", help="Build a store with a time series from time-stamped edges or a folder of graphs.")(
         _build
     )
@@ -50,6 +57,9 @@ def add_series_commands(series: typer.Typer) -> None:
     )
     series.command("compact", help="Rewrite a series that has been appended to, for faster reading.")(_compact)
     series.command("info", help="Describe a series: time range, attributes, slices, bytes.")(_info)
+    add_series_runs(series)
+    add_event_commands(series)
+    add_series_plots(series)
 
 
 def _build(

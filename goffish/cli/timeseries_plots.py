@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goffish.cli.groups import Commands
 from goffish.cli.options import reads_graph
 from goffish.cli.plot_commands import Labels, Output, save_picture
 from goffish.errors import InputError
@@ -38,8 +39,14 @@ _Size = Annotated[
 ]
 
 
-def add_series_plots(plots: typer.Typer) -> None:
-    """Add the commands to the group ``timeseries plot``."""
+class _Pictures(Commands):
+    noun = "plot"
+
+
+def add_series_plots(series: typer.Typer) -> None:
+    """Add ``goffish timeseries plot`` with its commands."""
+    plots = typer.Typer(cls=_Pictures, help="Plot a result over a time series.", no_args_is_help=True)
+    series.add_typer(plots, name="plot")
     plots.command("values", help="Plot a value over time: its distribution, or selected vertices.")(_values)
     plots.command("wavefront", help="Plot newly reached vertices per timestep and their cumulative share.")(_wavefront)
     plots.command("spread", help="Plot reached and active vertices per timestep.")(_spread)

@@ -12,6 +12,7 @@ import typer
 from goffish.algorithms.algorithm import Algorithm, Options, as_label
 from goffish.algorithms.catalogue import ALGORITHMS
 from goffish.cli.checks import check_checkpoint_dir, check_choice, check_result_target
+from goffish.cli.groups import LazyCommands
 from goffish.cli.mpi import joined
 from goffish.cli.options import (
     ALL_CORES,
@@ -43,23 +44,27 @@ _ATTRIBUTES = {
 }
 
 
-def add_series_runs(runs: typer.Typer) -> None:
-    """Add one command for each application."""
-    for application in APPLICATIONS.values():
-        runs.command(application.name, help=application.title)(_command(application))
+class _Applications(LazyCommands):
+    """The applications, and the algorithms on the graph of each instance."""
+
+    noun = "application"
+
+    def names(self) -> list[str]:
+        return [*APPLICATIONS, *(name for name in ALGORITHMS if name not in APPLICATIONS)]
+
+    def make(self, name: str) -> Any:
+        model, panel = (APPLICATIONS[name], None) if name in APPLICATIONS else (ALGORITHMS[name], _PANEL)
+        app = typer.Typer(add_completion=False)
+        app.command(name, help=model.title, rich_help_panel=panel)(_command(model))
+        return typer.main.get_command(app)
 
 
-def algorithm_names() -> list[str]:
-    """Return the algorithms that are no applications."""
-    return [name for name in ALGORITHMS if name not in APPLICATIONS]
-
-
-def algorithm_command(name: str) -> Any:
-    """Return the command of an algorithm that runs on the graph of each instance; made when it is needed."""
-    app = typer.Typer(add_completion=False)
-    algorithm = ALGORITHMS[name]
-    app.command(name, help=algorithm.title, rich_help_panel=_PANEL)(_command(algorithm))
-    return typer.main.get_command(app)
+def add_series_runs(series: typer.Typer) -> None:
+    """Add ``goffish timeseries run`` with a command for each application and algorithm."""
+    runs = typer.Typer(
+        cls=_Applications, help="Run an application or an algorithm over a time series.", no_args_is_help=True
+    )
+    series.add_typer(runs, name="run")
 
 
 def _running_parameters(model: type[Options]) -> list[Any]:
@@ -78,7 +83,7 @@ def _running_parameters(model: type[Options]) -> list[Any]:
         ),
         "threads": option(int | None, None, text=THREADS, min=1, show_default=ALL_CORES),
         "temporal_parallelism": option(
-            int, 1, text="Number of timesteps computed in parallel, for applications with independent timesteps.", min=1
+            int, 1, text="Number of independent timesteps computed in parallel, by threads or Spark jobs.", min=1
         ),
         "max_supersteps": option(int | None, None, text=MAX_SUPERSTEPS, min=1, show_default="unlimited"),
         "checkpoint_dir": option(str | None, None, text=CHECKPOINT_DIR, show_default="no checkpoints"),
@@ -88,8 +93,6 @@ def _running_parameters(model: type[Options]) -> list[Any]:
     if issubclass(model, Algorithm):
         for name in ("checkpoint_dir", "checkpoint_every", "resume"):
             del options[name]
-        text = "Number of instances computed in parallel, by threads or Spark jobs."
-        options["temporal_parallelism"] = option(int, 1, text=text, min=1)
         if model.in_memory:
             del options["engine"], options["max_supersteps"]
     return [parameter(name, kind, made) for name, (kind, made) in options.items()]

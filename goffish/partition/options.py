@@ -43,7 +43,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**31, strict=True, description="Random see
 class MethodOptions(BaseModel):
     """Base of the option models: unknown names are errors, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
 class MetisOptions(MethodOptions):

@@ -64,7 +64,7 @@ def test_bad_file(place: Place, name: str) -> None:
             ("run", "small.txt"),
             "unknown algorithm 'small.txt': choose one of components, strong-components, bipartition",
         ),
-        (("start",), "unknown command 'start': choose one of import, export"),
+        (("start",), "unknown command 'start': choose one of run, import"),
         (("run", "components", "small.txt", "--fast"), "No such option: --fast"),
         (("run", "max-value", "small.txt", "--attribute", "age"), "no column 'vertex.age'"),
         (("run", "components", "small.gofs", "--parts", "3"), "parts=3: the graph already has 2"),

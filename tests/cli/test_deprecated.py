@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from typer.main import get_command
 
@@ -14,9 +16,9 @@ from tests.cli.conftest import Place
 def test_current_names_exist() -> None:
     """Breaks when a renamed option is renamed again without its entry, or a former name is still an option."""
     for command, names in RENAMED.items():
-        found = get_command(app)
+        found: Any = get_command(app)
         for name in command:
-            found = found.commands[name]  # type: ignore[attr-defined]
+            found = found.get_command(None, name)
         options = {flag for one in found.params for flag in one.opts}
         assert set(names.values()) <= options, command
         assert not set(names) & options, command

@@ -9,14 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.main import get_command
 
 import goffish as gf
-from goffish.cli.timeseries_run import algorithm_command, algorithm_names
+from goffish.algorithms.catalogue import ALGORITHMS
+from goffish.cli.app import app
 from goffish.gofs.series import open_series
 from goffish.temporal.event_paths import temporal_paths
 from goffish.temporal.motifs import temporal_triangles
+from goffish.temporal.options import APPLICATIONS
 from tests.cli.conftest import Place
-from tests.commands import assert_refused
+from tests.commands import assert_refused, subcommands
 
 DAY = 86_400
 
@@ -158,8 +161,11 @@ def test_algorithms_run_on_every_instance(here: Place, series_store: Path) -> No
 
 def test_every_algorithm_has_a_command() -> None:
     """Options of algorithms have other names than those of the run."""
-    for name in algorithm_names():
-        options = [param.name for param in algorithm_command(name).params]
+    series = dict(subcommands(get_command(app)))["timeseries"]
+    commands = dict(subcommands(dict(subcommands(series))["run"]))
+    assert set(ALGORITHMS) <= set(commands)
+    for name in set(ALGORITHMS) - set(APPLICATIONS):
+        options = [param.name for param in commands[name].params]
         assert len(set(options)) == len(options), name
         assert {"store", "start", "weight", "temporal_parallelism"} <= set(options)
 

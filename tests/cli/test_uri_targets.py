@@ -39,7 +39,7 @@ from goffish.scheduling.estimate.calibration import Calibration
 from goffish.services.api.settings import Settings
 from goffish.spark.ingest import ingest
 from tests.cli.conftest import Place
-from tests.commands import assert_refused
+from tests.commands import assert_refused, subcommands
 
 #: Texts that name nothing to write: what is read, names, values, addresses. All other texts of commands are targets, so
 #: that a new option is tested here until it is listed.
@@ -95,7 +95,7 @@ def targets() -> Iterator[Any]:
     seen = set()
 
     def walk(command: Any, words: tuple[str, ...]) -> Iterator[Any]:
-        for name, child in getattr(command, "commands", {}).items():
+        for name, child in subcommands(command):
             yield from walk(child, (*words, name))
         made = words[:-1] if "run" in words[:-1] else words  # the commands of all algorithms are made by one function
         for option in command.params:

@@ -16,6 +16,7 @@ from goffish.cli.app import app
 from goffish.cli.options import _FLAGS
 from goffish.partition.options import OPTIONS
 from goffish.temporal.options import APPLICATIONS
+from tests.commands import subcommands
 from tests.package.pages import ROOT
 
 #: A pattern, and what to write instead.
@@ -179,7 +180,7 @@ def options() -> Iterator[tuple[str, str, str, str]]:
     fields = {_FLAGS.get(name, "--" + name.replace("_", "-")) for model in models for name in model.model_fields}
 
     def walk(command: Any, path: str) -> Iterator[tuple[str, str, str, str]]:
-        for name, one in getattr(command, "commands", {}).items():
+        for name, one in subcommands(command):
             yield from walk(one, f"{path} {name}".strip())
         for one in command.params:
             flags = [flag for flag in one.opts if flag.startswith("--")]
