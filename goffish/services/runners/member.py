@@ -25,7 +25,7 @@ from goffish.gopher.shared import SHARED_VARIABLE
 from goffish.partial import is_uri
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import Mirror
-from goffish.services.runners.processes import launcher
+from goffish.services.runners.processes import bound, launcher
 from goffish.services.runners.rank import FOLDER_VARIABLE
 from goffish.services.runners.team import SHARED, Launch, Team, ranks_command
 from goffish.services.runners.worker import NO_STORAGE, NOT_NOW, NOTICED
@@ -38,8 +38,6 @@ _LEASE_S, _PATIENCE_S, _JOIN_S = 30.0, 60.0, 120.0
 _IDLE_S = 1800.0
 _RANK = "goffish.services.runners.rank"
 _ADVICE = "several machines need MPICH: pip install 'goffish[mpi]'"
-#: Program that lets a command be killed when its parent ends (PR_SET_PDEATHSIG), and becomes it.
-_BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 #: Last line of ``mpiexec -launcher manual`` before it waits for proxies, and the beginning of those before.
 _READY, _PROXY = "HYDRA_LAUNCH_END", "HYDRA_LAUNCH:"
 
@@ -181,7 +179,7 @@ class Member:
         """Start a process that ends with this one, and at the latest with the team."""
         with self._mirror.folder.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", _BOUND, *command], stdin=subprocess.DEVNULL, stdout=out, stderr=log,
+                bound(command), stdin=subprocess.DEVNULL, stdout=out, stderr=log,
                 env=environment,
             )  # fmt: skip
         held.callback(process.wait)

@@ -33,6 +33,8 @@ from goffish.services.store.records import State
 from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
+#: Program that lets itself be killed when its parent ends (PR_SET_PDEATHSIG), and becomes a command.
+_BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 #: Interval of progress events and of checks of resource usage, in seconds.
 _REPORT_S = 1.0
 #: Time between SIGTERM and SIGKILL, in seconds.
@@ -206,6 +208,11 @@ class WorkerRunner(ABC):
 def worker_command(folder: Path, turn: str, module: str = WORKER) -> list[str]:
     """Return the command of a worker; `turn` is the result of `JobFolder.prepare`."""
     return [sys.executable, "-m", module, str(folder), turn]
+
+
+def bound(command: list[str]) -> list[str]:
+    """Return a command that does the same, and is killed when the process that starts it ends for any reason."""
+    return [sys.executable, "-c", _BOUND, *command]
 
 
 def start(command: list[str], folder: JobFolder, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from goffish.errors import GoffishError, StoreError
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import Mirror
-from goffish.services.runners.processes import start, worker_command
+from goffish.services.runners.processes import bound, start, worker_command
 from goffish.services.runners.worker import NO_STORAGE, NOT_NOW
 
 #: Seconds between two looks at what is new, and at what the server asks for.
@@ -55,7 +55,7 @@ def _run(mirror: Mirror, turn: str, noticed: threading.Event) -> int:
     if folder.done is not None:
         return 0
     mirror.say(turn)
-    process = start(worker_command(folder.path, turn), folder, os.environ)
+    process = start(bound(worker_command(folder.path, turn)), folder, os.environ)
     passed_on, next_wishes, written = False, 0.0, time.monotonic()
     try:
         while (code := _ended(process)) is None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import fsspec
 import numpy as np
+import psutil
 import pytest
 
 import goffish as gf
@@ -241,8 +242,11 @@ def test_a_worker_elsewhere_writes_the_checkpoint_that_a_policy_asks_for(tmp_pat
                     assert server.folder.saved == saved[0]
                 server.folder.wish(checkpoint=saved[0])
                 server.publish_wishes()
+        workers = psutil.Process(process.pid).children()
+        process.kill()
+        assert workers and not psutil.wait_procs(workers, 10)[1]  # none outlives its parent
     finally:
-        process.terminate()
+        process.kill()
         process.wait()
     assert 0 < saved[0] < saved[1]
 
