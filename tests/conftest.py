@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,3 +61,38 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server = started(monkeypatch)
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def kube_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster with the API server of Kubernetes."""
+    from tests.cloud.kubernetes_cluster import ASSETS, Kubernetes
+
+    if not os.environ.get(ASSETS):
+        pytest.skip(f"{ASSETS} does not name a folder with etcd, kube-apiserver and kubectl")
+    made = Kubernetes(Path(os.environ[ASSETS]), tmp_path_factory.mktemp("kubernetes"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["stand-in", "kube-apiserver"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The API of a cluster, with the rights that the server has in it."""
+    pytest.importorskip("kubernetes")
+    from tests.cloud.kubernetes_cluster import StandIn
+
+    made = StandIn() if request.param == "stand-in" else request.getfixturevalue("kube_apiserver")
+    monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path / "kubeconfig")))
+    yield made
+    made.clear()
+    if request.param == "stand-in":
+        made.close()
+
+
+@pytest.fixture
+def pods(cluster: Any) -> Iterator[Any]:
+    """A cluster whose pods run as processes of this machine."""
+    from tests.cloud.kubernetes_cluster import Node
+
+    with Node(cluster):
+        yield cluster

@@ -108,6 +108,7 @@ VARIABLES = {
     "GOFFISH_KEY": "Key file of the client, for mutual TLS.",
     "GOFFISH_DATA": "Folder of more price traces, availability traces and request rates than the bundled ones.",
     "GOFFISH_GRAPHFRAMES_JARS": "The two jars of GraphFrames, separated by a comma; default: from Maven.",
+    "KUBEBUILDER_ASSETS": "Folder of `etcd`, `kube-apiserver` and `kubectl`, for the tests of machines of Kubernetes.",
     "GOFFISH_WEBHOOK_SECRET": "Secret that signs what `goffish stream run|serve --deliver` sends to webhooks.",
     "GOFFISH_SHARED": "Folder or URI for temporary stores of MPI ranks or Spark executors; default: a local folder.",
     "GOFFISH_JOB_FOLDER": "Folder of the files of an MPI rank on a rented machine; set by GoFFish.",

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 
 import goffish as gf
 from tests.cli.conftest import Place
-from tests.cloud.kubernetes_server import KubernetesServer
+from tests.cloud.kubernetes_cluster import Cluster
 from tests.commands import ENVIRONMENT
 from tests.services.runners.rented import CALM, ON_DEMAND, make_store, write_cloud
 
@@ -187,49 +186,38 @@ def test_a_launched_job_is_cancelled(here: Place) -> None:
     assert found["state"] == "cancelled"
 
 
-@pytest.fixture
-def pods(here: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesServer]:
-    server = KubernetesServer(runs=True)
-    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(here / "config")))
-    yield server
-    server.close()
-
-
 @pytest.mark.slow
-def test_a_killed_launcher_leaves_no_pod(here: Place, s3: Any, pods: KubernetesServer) -> None:
+def test_a_killed_launcher_leaves_no_pod(here: Place, s3: Any, pods: Cluster) -> None:
     """Breaks when pods of a killed launcher are not found again, or one is left when the job has ended."""
     graph = make_store(here.path, 60_000, 400_000)
     fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
-    (here / "pods.yaml").write_text(json.dumps({"image": "goffish"}))
+    (here / "pods.yaml").write_text(json.dumps(pods.options))
     command = (
         "pagerank", "store", "--provider", "kubernetes", "--provider-options", "pods.yaml", "--cloud", "own.yaml",
         "--jobs", "s3://jobs/all", "--option", "supersteps=2500", "--yes", "-o", "out.csv",
     )  # fmt: skip
     first = started(here, *command, **os.environ)
     lines_until(first, " progress ")
-    [(_, machine)] = pods.pods
+    [machine] = pods.pods
     first.kill()
     first.wait()
-    assert [name for _, name in pods.pods] == [machine]
+    assert list(pods.pods) == [machine]
     second = started(here, *command, **os.environ)
     out, err = second.communicate(timeout=300)
     assert second.returncode == 0, out + err
     assert f"machine {machine}, tiny" in out and "found again" in out
     check_ranks(here / "out.csv", graph)
-    end = time.monotonic() + 10
-    while pods.pods:
-        assert time.monotonic() < end, pods.pods
-        time.sleep(0.1)
+    pods.wait_until_empty()
     [row] = here("cost", "report", "--home", ".goffish", "--by", "provider", "--json").json["rows"]
     assert row["group"] == "kubernetes" and row["cost"] > 0
 
 
 @pytest.mark.slow
-def test_a_job_that_is_cancelled_after_a_kill_leaves_no_pod(here: Place, s3: Any, pods: KubernetesServer) -> None:
+def test_a_job_that_is_cancelled_after_a_kill_leaves_no_pod(here: Place, s3: Any, pods: Cluster) -> None:
     """Breaks when a job is cancelled before its machine was found again, which then runs on."""
     make_store(here.path, 60_000, 400_000)
     fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
-    (here / "pods.yaml").write_text(json.dumps({"image": "goffish"}))
+    (here / "pods.yaml").write_text(json.dumps(pods.options))
     command = (
         "pagerank", "store", "--provider", "kubernetes", "--provider-options", "pods.yaml", "--cloud", "own.yaml",
         "--jobs", "s3://jobs/all", "--option", "supersteps=1000000", "--yes",
@@ -242,4 +230,4 @@ def test_a_job_that_is_cancelled_after_a_kill_leaves_no_pod(here: Place, s3: Any
     ended = started(here, *command, "--cancel", **os.environ)
     out, err = ended.communicate(timeout=300)
     assert "cancelled" in out, out + err
-    assert not pods.pods
+    pods.wait_until_empty()

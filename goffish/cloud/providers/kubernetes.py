@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -28,6 +28,8 @@ _Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 #: Pauses between repetitions of calls, in seconds.
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
+#: To connect, and for an answer, in seconds.
+_TIMEOUTS_S = (10.0, 60.0)
 _PAGE = 500
 #: Seconds for which a machine type is not offered after no node had space for it.
 _REFUSED_S = 300.0
@@ -39,8 +41,10 @@ _TAKEN = frozenset({
 })  # fmt: skip
 _TAGS, _TOKEN = "goffish/tags", "goffish/token"
 _MANAGED, _TYPE, _MARKET = "goffish/managed-by", "goffish/machine-type", "goffish/market"
+_TEAM = "goffish/team"
 _ZONE = "topology.kubernetes.io/zone"
 _CONTAINER = "machine"
+_DELETED = "its pod was deleted"
 
 
 class KubernetesOptions(Definition):
@@ -70,7 +74,7 @@ class KubernetesOptions(Definition):
     grace_s : int
         Seconds from SIGTERM until a machine is killed: less than the notice of the cloud.
     pending_s : float
-        After which a machine that no node has space for is given up.
+        After which a machine is given up that no node has space for, or whose container its node does not start.
     max_lifetime_h : float
         After which a machine ends, whatever it runs.
     prefix : str
@@ -122,14 +126,15 @@ class KubernetesProvider:
     Notes
     -----
     Pods are named by a hash of the token of their request, so that a request that is repeated starts one machine. A pod
-    is never restarted. SIGTERM, the notice, comes when a pod is evicted, preempted or its node is drained.
+    is never restarted. SIGTERM, the notice, comes when a pod is evicted, preempted or its node is drained. Each pod of
+    a team owns a network policy that lets the team connect to each other, and nothing else to it.
     """
 
     def __init__(self, catalogue: Catalogue, options: KubernetesOptions) -> None:
         self._catalogue, self._options = catalogue, options
         self._known: dict[str, Machine] = {}  # of this process, as pods disappear when they have been deleted
         self._refusals: dict[tuple[str, str], float] = {}
-        self._api = _connected(options.context)
+        self._core, self._network = _connected(options.context)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -209,7 +214,7 @@ class KubernetesProvider:
 
     async def close(self) -> None:
         """End connections; machines go on."""
-        await asyncio.to_thread(self._api.api_client.close)
+        await asyncio.to_thread(self._core.api_client.close)
 
     def _type(self, name: str) -> MachineType:
         for one in self._catalogue.classes:
@@ -225,24 +230,50 @@ class KubernetesProvider:
 
     def _request(self, request: Request) -> Machine:
         name = f"{self._options.prefix}-{_digest(request.token, 24)}"
+        pod = self._pod(name, request)
         try:
-            pod = self._call("create_namespaced_pod", self._options.namespace, self._pod(name, request))
+            # What the server does not know, such as a misspelled toleration, is an error and not left out.
+            made = self._call(self._core.create_namespaced_pod, self._options.namespace, pod, field_validation="Strict")
         except _RefusedError as error:
-            if error.status == 409 and "exists" in str(error):
-                pod = self._read(name)
-            elif error.status == 403 and "quota" in str(error):
+            if error.reason == "AlreadyExists":
+                made = self._read(name)
+            elif error.status == 403 and "exceeded quota" in str(error):
                 raise CapacityError(f"{request.machine_type}: {error}") from None
             else:
                 raise
-        return self._seen(pod)
+        if request.team:
+            try:
+                self._connect(made)
+            except _RefusedError:
+                self._delete(name)
+                raise
+        return self._seen(made)
+
+    def _connect(self, pod: Any) -> None:
+        """Let the team of a pod connect to each other, as long as this pod exists."""
+        meta = pod.metadata
+        team = {"matchLabels": {_MANAGED: self._options.prefix, _TEAM: meta.labels[_TEAM]}}
+        policy = {
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {
+                "name": meta.name, "labels": team["matchLabels"],
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}],
+            },
+            "spec": {"podSelector": team, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": team}]}]},
+        }  # fmt: skip
+        try:
+            self._call(self._network.create_namespaced_network_policy, self._options.namespace, policy)
+        except _RefusedError as error:
+            if error.reason != "AlreadyExists":
+                raise
 
     def _read(self, name: str) -> Any:
-        return self._call("read_namespaced_pod", name, self._options.namespace)
+        return self._call(self._core.read_namespaced_pod, name, self._options.namespace)
 
     def _delete(self, name: str) -> None:
         """Delete a pod, if it is there."""
         try:
-            self._call("delete_namespaced_pod", name, self._options.namespace)
+            self._call(self._core.delete_namespaced_pod, name, self._options.namespace)
         except _RefusedError as error:
             if error.status != 404:
                 raise
@@ -259,11 +290,11 @@ class KubernetesProvider:
         container: dict[str, Any] = {
             "name": _CONTAINER, "image": options.image,
             "resources": {"requests": size, "limits": {key: size[key] for key in size if key == "memory"}},
-            "env": [{"name": key, "value": value} for key, value in request.environment.items()],
+            "env": [{"name": key, "value": _literal(value)} for key, value in request.environment.items()],
             "envFrom": [{"secretRef": {"name": one}} for one in options.secrets],
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         }  # fmt: skip
-        container["command"] = list(request.command) or ["sleep", "infinity"]
+        container["command"] = [_literal(word) for word in request.command] or ["sleep", "infinity"]
         zones = [request.zone] if request.zone else list(options.zones)
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": _ZONE, "operator": "In", "values": zones}]},
@@ -274,6 +305,7 @@ class KubernetesProvider:
                 "name": name,
                 "labels": {
                     _MANAGED: options.prefix, _TYPE: _digest(one.name, 40), _MARKET: request.market,
+                    **({_TEAM: _digest(request.team, 40)} if request.team else {}),
                     **dict(map(_label, request.tags.items())),
                 },
                 "annotations": {
@@ -311,34 +343,41 @@ class KubernetesProvider:
         for name, one in list(self._known.items()):
             if name not in listed and tags.items() <= one.tags.items():
                 if not one.ended:
-                    reason = "its pod was deleted"
-                    self._known[name] = replace(one, state="interrupted", ended_s=self.now, reason=reason)
+                    self._known[name] = replace(one, state="interrupted", ended_s=self.now, reason=_DELETED)
                 listed[name] = self._known[name]
         return list(listed.values())
 
     def _pages(self, selector: str) -> Iterator[Any]:
         given: dict[str, Any] = {"label_selector": selector, "limit": _PAGE}
         while True:
-            page = self._call("list_namespaced_pod", self._options.namespace, **given)
+            try:
+                page = self._call(self._core.list_namespaced_pod, self._options.namespace, **given)
+            except _RefusedError as error:
+                if error.status != 410 or "limit" not in given:
+                    raise
+                given = {"label_selector": selector}  # the pages have become too old: begin again, without pages
+                continue
             yield from page.items
             given["_continue"] = page.metadata._continue
             if not given["_continue"]:
                 return
 
     def _seen(self, pod: Any) -> Machine:
-        """Return the state of a pod, and give up one that no node has space for."""
+        """Return the state of a pod, and give up one that does not start."""
         before = self._known.get(pod.metadata.name)
         if before is not None and before.ended:
             return before
         machine = _machine(pod)
-        if machine.state == "pending" and self.now - machine.requested_s > self._options.pending_s:
-            self._refusals[machine.machine_type, machine.market] = self.now
+        placed_s = _placed_s(pod)
+        if machine.state == "pending" and self.now - (placed_s or machine.requested_s) > self._options.pending_s:
+            if placed_s is None:
+                self._refusals[machine.machine_type, machine.market] = self.now
             self._delete(machine.id)
             machine = replace(machine, state="failed", ended_s=self.now)
         self._known[machine.id] = machine
         return machine
 
-    def _call(self, method: str, *given: Any, **options: Any) -> Any:
+    def _call(self, method: Callable[..., Any], *given: Any, **options: Any) -> Any:
         """Call a method of the API; repeat what fails for a moment.
 
         Raises
@@ -353,10 +392,13 @@ class KubernetesProvider:
 
         for pause in (*_PAUSES_S, None):
             try:
-                return getattr(self._api, method)(*given, **options)
+                return method(*given, _request_timeout=_TIMEOUTS_S, **options)
             except ApiException as error:
-                if pause is None or error.status not in _LATER:
-                    raise _RefusedError(_said(error), int(error.status or 0)) from None
+                refused = _refused(error)
+                # Other conflicts are those of requests at the same time, such as for the same quota.
+                conflict = refused.status == 409 and refused.reason != "AlreadyExists"
+                if pause is None or not (refused.status in _LATER or conflict):
+                    raise refused from None
             except HTTPError as error:
                 if pause is None:
                     raise JobError(f"Kubernetes: no answer ({error})") from None
@@ -364,36 +406,48 @@ class KubernetesProvider:
         raise AssertionError
 
 
-def _connected(context: str | None) -> Any:
-    """Return the API of the cluster that this process runs in, or of the kubeconfig file."""
+def _connected(context: str | None) -> tuple[Any, Any]:
+    """Return the APIs of pods and of networks of the cluster that this process runs in, or of the kubeconfig file."""
     with needed_for("machines of Kubernetes"):
         from kubernetes import client, config
         from kubernetes.config import ConfigException
     try:
         if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config()
-            return client.CoreV1Api()
-        # The client reads the variable only once, when it is imported.
-        return client.CoreV1Api(config.new_client_from_config(os.environ.get("KUBECONFIG"), context))
+            calls = client.ApiClient()
+        else:
+            # The client reads the variable only once, when it is imported.
+            calls = config.new_client_from_config(os.environ.get("KUBECONFIG"), context)
     except ConfigException as error:
         raise InputError(f"Kubernetes: no cluster is configured ({error}); set KUBECONFIG") from None
+    return client.CoreV1Api(calls), client.NetworkingV1Api(calls)
 
 
 class _RefusedError(InputError):
     """The API server has refused a call."""
 
-    def __init__(self, text: str, status: int) -> None:
-        self.status = status
+    def __init__(self, text: str, status: int, reason: str) -> None:
+        self.status, self.reason = status, reason
         super().__init__(text)
 
 
-def _said(error: Any) -> str:
+def _refused(error: Any) -> _RefusedError:
+    status = int(error.status or 0)
     try:
-        text = json.loads(error.body)["message"]
+        given = json.loads(error.body)
+        text, reason = str(given["message"]), str(given.get("reason", ""))
     except (TypeError, ValueError, KeyError):
-        text = error.reason or f"status {error.status}"
-    hint = {401: "; check the credentials of KUBECONFIG", 403: "; see goffish cloud policy kubernetes"}
-    return f"Kubernetes: {text}{hint.get(error.status, '') if 'quota' not in text else ''}"
+        text, reason = error.reason or f"status {status}", ""
+    if status == 401:
+        text += "; check the credentials of KUBECONFIG"
+    elif status == 403 and " cannot " in text:  # not by an admission controller, which gives its reason
+        text += '; see the Role in the guide "Rent machines"'
+    return _RefusedError(f"Kubernetes: {text}", status, reason)
+
+
+def _literal(text: str) -> str:
+    """Return a text that Kubernetes does not expand."""
+    return text.replace("$", "$$")
 
 
 def _digest(text: str, length: int) -> str:
@@ -416,7 +470,7 @@ def _machine(pod: Any) -> Machine:
     conditions = {one.type: one for one in status.conditions or ()}
     container = next(iter(status.container_statuses or ()), None)
     ended = None if container is None else container.state.terminated
-    state, reason = _state(status, conditions, ended)
+    state, reason = _state(status, conditions, ended, meta.deletion_timestamp is not None)
     deleted_s = _seconds(meta.deletion_timestamp)
     ended_s = None
     if state not in ("pending", "running"):
@@ -436,7 +490,15 @@ def _machine(pod: Any) -> Machine:
     )  # fmt: skip
 
 
-def _state(status: Any, conditions: Mapping[str, Any], ended: Any) -> tuple[State, str]:
+def _placed_s(pod: Any) -> float | None:
+    """Return when a pod got a node."""
+    for one in pod.status.conditions or ():
+        if one.type == "PodScheduled" and one.status == "True":
+            return _seconds(one.last_transition_time)
+    return None
+
+
+def _state(status: Any, conditions: Mapping[str, Any], ended: Any, deleted: bool) -> tuple[State, str]:
     scheduled, disrupted = conditions.get("PodScheduled"), conditions.get("DisruptionTarget")
     if status.phase == "Pending":
         return "pending", scheduled.message or "" if scheduled is not None and scheduled.status == "False" else ""
@@ -447,6 +509,8 @@ def _state(status: Any, conditions: Mapping[str, Any], ended: Any) -> tuple[Stat
         return "interrupted", ": ".join(part for part in (said.reason, said.message) if part)
     if status.reason == "DeadlineExceeded":
         return "failed", "its maximum lifetime is over"
+    if deleted and status.phase == "Failed":  # by the notice
+        return "interrupted", _DELETED
     if ended is None:
         return "failed", status.message or status.reason or ""
     return "finished", "" if ended.exit_code == 0 else ended.reason or ""

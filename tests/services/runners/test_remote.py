@@ -34,7 +34,7 @@ from goffish.services.runners.processes import lost
 from goffish.services.runners.supervisor import PatientJobs
 from goffish.services.store.database import open_database
 from goffish.services.store.records import State
-from tests.cloud.kubernetes_server import KubernetesServer
+from tests.cloud.kubernetes_cluster import Cluster
 from tests.services.api.serving import RealServer, settle
 from tests.services.runners.rented import (
     CALM,
@@ -291,43 +291,41 @@ def test_a_job_moves_at_a_notice(tmp_path: Path, s3: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_job_on_kubernetes_outlives_the_server(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_on_kubernetes_outlives_the_server(
+    tmp_path: Path, s3: Any, pods: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Breaks when pods of a server that has stopped are lost or left behind, or an eviction loses what was done."""
     for name in ("_REMOTE_LOOK_S", "_REMOTE_REPORT_S"):
         monkeypatch.setattr(rented, name, 0.2)
-    server = KubernetesServer(runs=True)
-    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
     graph = make_store(tmp_path, 60_000, 400_000)
     prices = cloud_of(write_cloud(tmp_path / "clouds"))
     fsspec.filesystem("s3").makedirs("jobs", exist_ok=True)
-    options = KubernetesOptions(image="goffish")
+    options = KubernetesOptions(**pods.options)
     runner = CloudRunner(
         lambda uri: str(tmp_path / uri), lambda _: prices, 1.0,
         rent=lambda given: KubernetesProvider(given.catalogue, options), jobs_at="s3://jobs",
     )  # fmt: skip
-    try:
-        with serving(tmp_path / "home", {"cloud": runner}) as service:
-            job = service.submit(cloud_spec(2_500, checkpoint_every=100_000))
-            service.wait_for(job, "progress", 120.0)
-            [(_, first)] = server.pods
-        assert [name for _, name in server.pods] == [first]  # the server has stopped
-        with serving(tmp_path / "home", {"cloud": runner}) as service:
-            end = time.monotonic() + 30
-            while not any("found again" in event.text for event in service.events(job)):
-                assert time.monotonic() < end, "\n".join(f"{e.state} {e.text}" for e in service.events(job))
-                time.sleep(0.1)
-            server.evict(first, 100)
-            found = service.settle(job, 240.0)
-            events = service.events(job)
-            assert found.state == State.DONE, found.error
-            result = service.result(job).sort_by("vertex")
-    finally:
-        server.close()
+    with serving(tmp_path / "home", {"cloud": runner}) as service:
+        job = service.submit(cloud_spec(2_500, checkpoint_every=100_000))
+        service.wait_for(job, "progress", 120.0)
+        [first] = pods.pods
+    assert list(pods.pods) == [first]  # the server has stopped
+    with serving(tmp_path / "home", {"cloud": runner}) as service:
+        end = time.monotonic() + 30
+        while not any("found again" in event.text for event in service.events(job)):
+            assert time.monotonic() < end, "\n".join(f"{e.state} {e.text}" for e in service.events(job))
+            time.sleep(0.1)
+        pods.evict(first, 100)
+        found = service.settle(job, 240.0)
+        events = service.events(job)
+        assert found.state == State.DONE, found.error
+        result = service.result(job).sort_by("vertex")
     expected = gf.pagerank(graph, tolerance=1e-13).table.sort_by("vertex")
     assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
     texts = "\n".join(f"{event.kind} {event.state} {event.text}" for event in events)
     assert [event.kind for event in events].count("checkpoint") == 1, texts
-    assert server.pods == {} and found.cost > 0
+    assert found.cost > 0
+    pods.wait_until_empty()
 
 
 def test_files_of_the_server(tmp_path: Path) -> None:
@@ -361,15 +359,13 @@ def test_files_of_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_is_killed_while_a_pod_works(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_killed_while_a_pod_works(tmp_path: Path, s3: Any, pods: Cluster) -> None:
     """Breaks when `goffish serve --rent` rents nothing, or a killed server loses the machine, the job or its costs."""
-    pods = KubernetesServer(runs=True)
-    monkeypatch.setenv("KUBECONFIG", str(pods.kubeconfig(tmp_path / "config")))
     fsspec.filesystem("s3").makedirs("rented", exist_ok=True)
     (tmp_path / "data").mkdir()
     graph = make_store(tmp_path / "data", 60_000, 400_000)
     rent = tmp_path / "rent.yaml"
-    rent.write_text(json.dumps({"jobs": "s3://rented/jobs", "kubernetes": {"image": "goffish"}}))
+    rent.write_text(json.dumps({"jobs": "s3://rented/jobs", "kubernetes": pods.options}))
     clouds = write_cloud(tmp_path / "clouds")
     options = ["--clouds", str(clouds), "--rent", str(rent)]
     server = RealServer(tmp_path / "home", tmp_path / "data", *options).start()
@@ -382,7 +378,7 @@ def test_a_server_is_killed_while_a_pod_works(tmp_path: Path, s3: Any, monkeypat
             while client.job(job).progress == 0:
                 assert time.monotonic() < end, client.job(job)
                 time.sleep(0.1)
-            [(_, machine)] = pods.pods
+            [machine] = pods.pods
             server.kill()
             server.start()
         with server.client() as client:
@@ -392,11 +388,11 @@ def test_a_server_is_killed_while_a_pod_works(tmp_path: Path, s3: Any, monkeypat
             result = client.result(job).sort_by("vertex")
     finally:
         server.stop()
-        pods.close()
     expected = gf.pagerank(graph, tolerance=1e-13).table.sort_by("vertex")
     assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
     assert any(f"machine {machine}, tiny on demand found again" == event.text for event in events), events
-    assert found.cost > 0 and pods.pods == {}
+    assert found.cost > 0
+    pods.wait_until_empty()
 
 
 def test_names_that_leave_the_folder_of_a_job(tmp_path: Path) -> None:

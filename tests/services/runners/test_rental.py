@@ -13,7 +13,7 @@ from goffish.cloud.providers.kubernetes import KubernetesProvider
 from goffish.errors import GoffishError, InputError
 from goffish.services.runners.cloud import CloudRunner
 from goffish.services.runners.rental import read_rental
-from tests.cloud.kubernetes_server import KubernetesServer
+from tests.cloud.kubernetes_cluster import StandIn
 
 JOBS, PODS = {"jobs": "memory://jobs"}, {"kubernetes": {"image": "goffish"}}
 
@@ -51,7 +51,7 @@ def test_what_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(InputError, match="no cluster is configured"):
         read_rental(JOBS | PODS).check()
-    server = KubernetesServer()
+    server = StandIn()
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
     read_rental(JOBS | PODS).check()
     server.close()

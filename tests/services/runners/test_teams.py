@@ -25,7 +25,7 @@ from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.mirror import Mirror
 from goffish.services.runners.team import Launch, Team
 from goffish.services.store.records import State
-from tests.cloud.kubernetes_server import KubernetesServer
+from tests.cloud.kubernetes_cluster import Cluster
 from tests.services.api.serving import RealServer, processes_with, settle
 from tests.services.runners.rented import (
     CALM,
@@ -315,15 +315,13 @@ def test_a_server_of_two_machines_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_is_killed_while_two_pods_work(tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_killed_while_two_pods_work(tmp_path: Path, s3: Any, pods: Cluster) -> None:
     """Breaks when a killed server loses the team, or an eviction of one pod loses the other or what was done."""
-    pods = KubernetesServer(runs=True)
-    monkeypatch.setenv("KUBECONFIG", str(pods.kubeconfig(tmp_path / "config")))
     fsspec.filesystem("s3").makedirs("rented", exist_ok=True)
     (tmp_path / "data").mkdir()
     graph = make_store(tmp_path / "data", 60_000, 400_000)
     rent = tmp_path / "rent.yaml"
-    rent.write_text(json.dumps({"jobs": "s3://rented/jobs", "kubernetes": {"image": "goffish"}}))
+    rent.write_text(json.dumps({"jobs": "s3://rented/jobs", "kubernetes": pods.options}))
     options = ["--clouds", str(write_cloud(tmp_path / "clouds")), "--rent", str(rent)]
     server = RealServer(tmp_path / "home", tmp_path / "data", *options).start()
     try:
@@ -336,7 +334,7 @@ def test_a_server_is_killed_while_two_pods_work(tmp_path: Path, s3: Any, monkeyp
             while client.job(job).progress == 0:
                 assert time.monotonic() < end, client.job(job)
                 time.sleep(0.1)
-            before = [name for _, name in pods.pods]
+            before = list(pods.pods)
             server.kill()
             server.start()
         with server.client() as client:
@@ -353,9 +351,9 @@ def test_a_server_is_killed_while_two_pods_work(tmp_path: Path, s3: Any, monkeyp
             result = client.result(job).sort_by("vertex")
     finally:
         server.stop()
-        pods.close()
     expected = gf.pagerank(graph, tolerance=1e-13).table.sort_by("vertex")
     assert np.allclose(result["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
     assert len(before) == 2 and texts.count("started") == 3 and texts.count("was interrupted") == 1, texts
     assert texts.count("checkpoint of superstep") == 1, texts
-    assert found.cost > 0 and pods.pods == {}
+    assert found.cost > 0 and set(before) <= set(pods.policies)
+    pods.wait_until_empty()
