@@ -81,12 +81,10 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     pytest.importorskip("kubernetes")
     from tests.cloud.kubernetes_cluster import StandIn
 
-    made = StandIn() if request.param == "stand-in" else request.getfixturevalue("kube_apiserver")
+    made: Any = StandIn() if request.param == "stand-in" else request.getfixturevalue("kube_apiserver")
     monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig(tmp_path / "kubeconfig")))
     yield made
-    made.clear()
-    if request.param == "stand-in":
-        made.close()
+    made.close() if request.param == "stand-in" else made.clear()
 
 
 @pytest.fixture

@@ -137,14 +137,6 @@ class Cluster:
             assert time.monotonic() < end, self.pods
             time.sleep(0.1)
 
-    def clear(self) -> None:
-        """Remove all pods and network policies."""
-        for kind, names in (("pods", self.pods), ("networkpolicies", self.policies)):
-            for name in names:
-                self.call("DELETE", _path(kind, name), gracePeriodSeconds=0)
-
-    def close(self) -> None: ...
-
 
 class StandIn(Cluster):
     """A cluster with the part of the API that the tests have."""
@@ -218,6 +210,11 @@ class Kubernetes(Cluster):
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
+
+    def clear(self) -> None:
+        """Remove the pods and network policies of the provider."""
+        for kind in ("pods", "networkpolicies"):
+            self.call("DELETE", _path(kind), gracePeriodSeconds=0, labelSelector="goffish/managed-by")
 
     def close(self) -> None:
         for process in reversed(self._processes):

@@ -64,6 +64,8 @@ class KubernetesServer:
         if found is None:
             return _error(404, "the server could not find the requested resource", "NotFound")
         group, space, kind, name, part = found.groups()
+        if token not in (ADMIN, CLIENT):
+            return _error(401, "Unauthorized", "Unauthorized")
         if token != ADMIN:
             verb = "list" if method == "GET" and name is None else _VERBS[method]
             needed = (group or "", kind, verb)
@@ -126,7 +128,7 @@ class KubernetesServer:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+            protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
 
             def _do(self) -> None:
                 data = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -15,7 +15,7 @@ from goffish.cloud.providers import CapacityError, Machine, Provider, Request
 from goffish.cloud.providers import kubernetes as module
 from goffish.cloud.providers.kubernetes import KubernetesOptions, KubernetesProvider, read_kubernetes_options
 from goffish.errors import InputError, JobError
-from tests.cloud.kubernetes_cluster import JOBS, Cluster, StandIn, container_status
+from tests.cloud.kubernetes_cluster import JOBS, Cluster, Kubernetes, StandIn, container_status
 from tests.cloud.kubernetes_server import moment
 
 pytest.importorskip("kubernetes")
@@ -298,8 +298,36 @@ def test_a_right_that_is_missing(cluster: Cluster, tmp_path: Path, monkeypatch: 
         with pytest.raises(InputError, match=r"^Kubernetes: .*; check the credentials of KUBECONFIG"):
             await provider.machines({})
 
-    if not isinstance(cluster, StandIn):
-        provided(cluster, refused)
+    provided(cluster, refused)
+
+
+def test_what_kubernetes_refuses(kube_apiserver: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a quota is an error of the job, or one of the job is a lack of machines."""
+    monkeypatch.setenv("KUBECONFIG", str(kube_apiserver.kubeconfig(tmp_path / "kubeconfig")))
+    quota = f"/api/v1/namespaces/{JOBS}/resourcequotas/machines/status"
+    most = {"pods": "3", "requests.cpu": "400", "requests.memory": "1600Gi"}
+    used = {"pods": "0", "requests.cpu": "0", "requests.memory": "0"}
+    kube_apiserver.call("PATCH", quota, {"status": {"hard": most, "used": used}})  # as its controller does
+
+    async def use(provider: Provider) -> None:
+        with pytest.raises(InputError, match=r"must specify requests\.memory for: machine$"):
+            await provider.request(request("0", machine_type="m7i.xlarge"))
+        requests = (provider.request(request(str(number))) for number in range(8))
+        found = await asyncio.gather(*requests, return_exceptions=True)
+        refused = [one for one in found if not isinstance(one, Machine)]
+        assert len(refused) == 5 and all(isinstance(one, CapacityError) for one in refused), refused
+        assert "exceeded quota: machines, requested: pods=1, used: pods=3, limited: pods=3" in str(refused[0])
+
+    async def alone(provider: Provider) -> None:
+        with pytest.raises(InputError, match=r'serviceaccount "none" not found$'):
+            await provider.request(request("2"))
+
+    try:
+        provided(kube_apiserver, use)
+        provided(kube_apiserver, alone, service_account="none")
+    finally:
+        kube_apiserver.clear()
+        kube_apiserver.call("PATCH", quota, {"status": {"hard": None, "used": None}})
 
 
 def test_machines_of_a_team(cluster: Cluster) -> None:
@@ -347,7 +375,7 @@ def test_a_thousand_machines_are_found_again(cluster: Cluster) -> None:
 def test_options_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for given, error in (
         ({}, "image"), (OPTIONS | {"namespace": "A_b"}, "namespace"), (OPTIONS | {"grace_s": 0}, "grace_s"),
-        (OPTIONS | {"unknown": 1}, "unknown"),
+        (OPTIONS | {"unknown": 1}, "unknown"), (OPTIONS | {"tolerations": [{"operater": "Exists"}]}, "operater"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=error):
             read_kubernetes_options(given)

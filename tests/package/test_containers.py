@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from goffish.services.runners.rental import read_rental
+from tests.cloud.kubernetes_cluster import Kubernetes
 from tests.commands import call
 from tests.package.pages import ROOT, commands
 
@@ -122,3 +123,15 @@ def test_kubernetes() -> None:
     rental = read_rental(ROOT / "containers/service/kubernetes/rent.yaml")
     assert rental.kubernetes is not None and ("Namespace", rental.kubernetes.namespace) in every
     assert ("ServiceAccount", rental.kubernetes.service_account) in every
+
+
+def test_kubernetes_accepts_the_kustomization(kube_apiserver: Kubernetes) -> None:
+    """Breaks when the API server of Kubernetes refuses an object or the pod of the server, or warns of them."""
+    folder = ROOT / "containers" / "service" / "kubernetes"
+    said = kube_apiserver.kubectl("apply", "-k", str(folder), "--dry-run=server", "--validate=strict")
+    assert said.count("(server dry run)\n") == len(manifests()) + 1 and "Warning" not in said, said
+    [template] = (one["spec"]["template"] for one in manifests() if one["kind"] == "StatefulSet")
+    template["spec"]["volumes"].append({"name": "state", "emptyDir": {}})  # in place of the claim
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "goffish-0"} | template["metadata"]}
+    made = pod | {"spec": template["spec"]}
+    kube_apiserver.call("POST", "/api/v1/namespaces/goffish/pods", made, dryRun="All", fieldValidation="Strict")

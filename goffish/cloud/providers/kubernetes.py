@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -24,6 +24,7 @@ from goffish.definitions import Definition, read_definition
 from goffish.errors import InputError, JobError
 from goffish.extras import needed_for
 
+_TolerationField = Literal["key", "operator", "value", "effect", "tolerationSeconds"]
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 #: Pauses between repetitions of calls, in seconds.
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -88,7 +89,7 @@ class KubernetesOptions(Definition):
     secrets: tuple[_Name, ...] = ()
     spot_nodes: dict[str, str] = {}
     on_demand_nodes: dict[str, str] = {}
-    tolerations: tuple[dict[str, Any], ...] = ()
+    tolerations: tuple[dict[_TolerationField, str | int], ...] = ()
     type_label: str | None = None
     zones: tuple[str, ...] = ()
     spot_discount: Annotated[NotNegative, Field(lt=1)] = 0.0
@@ -232,8 +233,7 @@ class KubernetesProvider:
         name = f"{self._options.prefix}-{_digest(request.token, 24)}"
         pod = self._pod(name, request)
         try:
-            # What the server does not know, such as a misspelled toleration, is an error and not left out.
-            made = self._call(self._core.create_namespaced_pod, self._options.namespace, pod, field_validation="Strict")
+            made = self._call(self._core.create_namespaced_pod, self._options.namespace, pod)
         except _RefusedError as error:
             if error.reason == "AlreadyExists":
                 made = self._read(name)
