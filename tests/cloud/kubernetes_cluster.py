@@ -33,6 +33,11 @@ from tests.cloud.kubernetes_server import ADMIN, CLIENT, KubernetesServer, momen
 ASSETS = "KUBEBUILDER_ASSETS"
 MANIFESTS = Path(__file__).parents[2] / "containers" / "service" / "kubernetes"
 SERVER, JOBS = "goffish", "goffish-jobs"
+#: Becomes another program, which ends with its parent.
+_BOUND = (
+    "import os, sys; from goffish.environment import end_with_parent; end_with_parent();"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -223,7 +228,8 @@ class Kubernetes(Cluster):
 
     def _start(self, program: str, *options: str) -> None:
         with (self.folder / f"{program}.log").open("wb") as log:
-            self._processes.append(subprocess.Popen([self._programs / program, *options], stdout=log, stderr=log))
+            command = [sys.executable, "-c", _BOUND, str(self._programs / program), *options]
+            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log))
 
     def _wait_until_ready(self) -> None:
         end = time.monotonic() + 120

@@ -83,6 +83,8 @@ class KubernetesServer:
         one = self.objects[key]
         if method == "POST" and part == "binding":
             one["spec"]["nodeName"] = body["target"]["name"]
+            placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": moment()}
+            one["status"].setdefault("conditions", []).append(placed)
         elif method == "POST" and part == "eviction":
             condition = {
                 "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",

@@ -200,6 +200,8 @@ def test_machines_that_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) ->
 
     async def use(provider: Provider) -> None:
         released, evicted, waits = [(await provider.request(request(token))).id for token in "abc"]
+        starts = (await provider.request(request("d", machine_type="m7i.xlarge"))).id
+        cluster.update(starts, containerStatuses=[container_status(waiting={"reason": "ImagePullBackOff"})])
         for name in (released, evicted):
             cluster.update(name, phase="Running", startTime=moment(time.time() - 3600))
         await provider.release([released, "unknown"])
@@ -216,8 +218,10 @@ def test_machines_that_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(KubernetesProvider, "now", property(lambda self: time.time() + 301))
         found = {one.id: one for one in await provider.machines({})}
         assert found[waits].state == "failed" and waits not in cluster.pods
+        assert (found[starts].state, found[starts].reason) == ("failed", "ImagePullBackOff")
         offers = {(one.machine_type, one.market): one.available for one in await provider.offers()}
         assert not offers["m7i.large", "on-demand"] and offers["m7i.large", "spot"]
+        assert offers["m7i.xlarge", "on-demand"]  # there was a node
 
     provided(cluster, use)
 
