@@ -68,7 +68,11 @@ class Cluster:
     ----------
     options : dict
         Of the provider, for pods in the namespace of jobs.
+    node : Node
+        That runs the pods, if there is one.
     """
+
+    node: Node
 
     def __init__(self, address: str, token: str, authority: Path | None = None) -> None:
         self.address, self.authority, self.token = address, authority, token
@@ -255,6 +259,7 @@ class Node:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
+        self._cluster.node = self
         self._thread.start()
         return self
 
@@ -263,6 +268,10 @@ class Node:
         self._thread.join()
         for process in self._processes.values():
             _kill(process)
+
+    def pid(self, name: str) -> int:
+        """Return the process of a pod."""
+        return self._processes[self._cluster.pods[name]["metadata"]["uid"]].pid
 
     def _run(self) -> None:
         while not self._ends.wait(0.05):
