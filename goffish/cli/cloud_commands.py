@@ -47,6 +47,9 @@ _Options = Annotated[
     ),
 ]
 _Cloud = Annotated[str, typer.Option(help="Catalogue of machine types: a YAML or JSON file, or a bundled name.")]
+_Storage = Annotated[
+    list[str] | None, typer.Option(metavar="URI", help="Object storage of jobs, as s3://BUCKET/PREFIX; repeatable.")
+]
 _Tag = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Tag of the machines; repeatable.")]
 _DEFAULT_CLOUD = "ec2-2025"
 
@@ -54,7 +57,9 @@ _DEFAULT_CLOUD = "ec2-2025"
 def add_commands(app: typer.Typer) -> None:
     """Add ``goffish cloud`` with its commands."""
     cloud = typer.Typer(cls=Commands, help="Check cloud accounts, list and remove machines.", no_args_is_help=True)
-    for name, command in (("check", _check), ("policy", _policy), ("machines", _machines), ("reap", _reap)):
+    for name, command in (
+        ("check", _check), ("policy", _policy), ("prices", _prices), ("machines", _machines), ("reap", _reap),
+    ):  # fmt: skip
         cloud.command(name)(command)
     app.add_typer(cloud, name="cloud")
 
@@ -63,6 +68,7 @@ def _check(
     account: _Kind,
     options: _Options = None,
     cloud: _Cloud = _DEFAULT_CLOUD,
+    storage: _Storage = None,
     json: Json = False,
 ) -> None:
     """Check credentials, permissions, quotas and the network of an account; exit with code 1 on a failed check."""
@@ -73,7 +79,7 @@ def _check(
     types = read_catalogue(cloud)
     calls = Account(_read(options))
     with working("checking"):
-        found = list(check_account(calls, types))
+        found = list(check_account(calls, types, storage or ()))
     if json:
         print_json({"account": str(account), "region": calls.region, "checks": [one._asdict() for one in found]})
     else:
@@ -89,10 +95,7 @@ def _policy(
         Policy | None,
         typer.Argument(metavar="POLICY", help="Policy: launcher, worker or trust.", show_default="all three"),
     ] = None,
-    storage: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URI", help="Object storage of jobs, as s3://BUCKET/PREFIX; repeatable."),
-    ] = None,
+    storage: _Storage = None,
     region: Annotated[str | None, typer.Option(help="Region of the machines.", show_default="of the options")] = None,
     options: _Options = None,
 ) -> None:
@@ -105,6 +108,57 @@ def _policy(
         raise InputError("--region is required, or region in --provider-options")
     found = policies(given, where, storage or ())
     sys.stdout.write(as_json(found if policy is None else found[policy]) + "\n")
+
+
+def _prices(
+    account: _Kind,
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Catalogue to write, as YAML.")],
+    options: _Options = None,
+    cloud: _Cloud = _DEFAULT_CLOUD,
+    days: Annotated[float, typer.Option(min=1, max=90, help="Length of the history in days.")] = 90.0,
+    json: Json = False,
+) -> None:
+    """Write a catalogue of the machine types with their spot price history, as goffish launch needs it."""
+    import yaml
+
+    from goffish.cloud.catalogue import read_catalogue
+    from goffish.cloud.prices import moment_text
+    from goffish.cloud.providers.ec2_account import Account
+    from goffish.cloud.providers.ec2_setup import price_history
+    from goffish.partial import check_place, partial_file
+
+    target, types = check_place(output, (".yaml", ".yml")), read_catalogue(cloud)
+    calls = Account(_read(options))
+    given = {one.name: one for one in types.classes if one.market == "on-demand"}
+    if not given:
+        raise InputError(f"--cloud {cloud}: has no machine types on demand")
+    with working("reading prices"):
+        found = price_history(calls, list(given), days)
+    kinds = []
+    for name, trace in found.items():
+        file = f"{target.stem}-{name}.csv"
+        rows = zip([*trace.times, trace.end], [*trace.prices, trace.prices[-1]], strict=True)
+        lines = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S},{price:.6f}\n" for at, price in rows]
+        with partial_file(target.parent / file) as partial:
+            partial.write_text("timestamp_utc,price_usd_per_hour\n" + "".join(lines))
+        kinds.append(given[name].model_copy(update={"market": "spot", "prices": file}))
+    source = f"EC2 spot prices of {calls.region}, {moment_text(calls.now)}; on demand: {types.source}"
+    made = types.with_classes(tuple(kinds)).model_copy(update={"source": source})
+    with partial_file(target) as partial:
+        partial.write_text(yaml.safe_dump(made.model_dump(by_alias=True, exclude_defaults=True), sort_keys=False))
+    facts = {
+        name: {
+            "price_per_hour": given[name].price_per_hour, "spot_mean": trace.mean, "spot_now": float(trace.prices[-1]),
+        }
+        for name, trace in found.items()
+    }  # fmt: skip
+    if json:
+        print_json({"catalogue": str(target), "region": calls.region, "machine_types": facts})
+        return
+    shown = [[name, *values.values()] for name, values in facts.items()]
+    print_table(
+        f"{target}: prices of an hour in {calls.region}", ["type", "on demand", "spot, mean", "spot now"], shown
+    )
 
 
 def _machines(

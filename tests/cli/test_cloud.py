@@ -13,8 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
+import numpy as np
 import pytest
 
+from goffish.cloud.catalogue import read_catalogue
+from goffish.cloud.prices import trace_of
+from goffish.cloud.spot_market import machine_trace
 from tests.cli.conftest import Place
 from tests.commands import ENVIRONMENT, assert_refused
 from tests.ec2 import REGION, Ec2Server, Fault, started
@@ -83,6 +88,7 @@ def test_policies(place: Place) -> None:
         (("policy", "aws"), "--region is required, or region in --provider-options"),
         (("policy", "aws", "--region", "us-east-1", "--storage", "lake"), "--storage lake: is not the URI of a bucket"),
         (("policy", "aws", "--region", "us-east-1", "--storage", "s3://*"), "s3://*: is not the URI of a bucket"),
+        (("check", "aws", "--storage", "lake"), "--storage lake: is not the URI of a bucket"),
         (("check", "azure"), "Invalid value for 'ACCOUNT': 'azure' is not one of 'aws'"),
         (("check", "aws", "--provider-options", "none.yaml"), "none.yaml: cannot be read"),
         (("machines", "aws", "--tag", "a"), "--tag a: give NAME=VALUE"),
@@ -116,6 +122,7 @@ def test_check_says_what_is_missing(server: Ec2Server, aws: Any) -> None:
     assert found["quota of spot vCPUs"][1].startswith("0: no machine can start; run aws service-quotas")
     assert "run aws iam create-service-linked-role --aws-service-name spot" in found["role for spot"][1]
     assert found["security group"] == (True, "will be created with the first machine")
+    assert not found["routes"][0] and "no NAT gateway and no endpoint for S3; machines could not" in found["routes"][1]
     assert not server.instances()
 
 
@@ -125,9 +132,39 @@ def test_check_of_an_account_that_is_ready(server: Ec2Server, aws: Any, place: P
     iam = next(iter(iam_backends["123456789012"].values()))
     for role in ("AWSServiceRoleForEC2Spot", "AWSServiceRoleForEC2Fleet"):
         iam.create_role(role, "{}", "/", None, "", [], None)
-    ended = aws("check", "aws")
+    vpc, gateway = server.ec2.get_default_vpc().id, server.ec2.create_internet_gateway().id
+    server.ec2.attach_internet_gateway(gateway, vpc)
+    [table] = server.ec2.describe_route_tables(filters={"vpc-id": [vpc]})
+    server.ec2.create_route(table.id, "0.0.0.0/0", None, gateway_id=gateway)
+    bucket = boto3.client("s3", endpoint_url=server.variables["AWS_ENDPOINT_URL"], aws_access_key_id="a",
+                          aws_secret_access_key="b", region_name=REGION)  # fmt: skip
+    bucket.create_bucket(Bucket="lake-of-jobs")
+    ended = aws("check", "aws", "--storage", "s3://lake-of-jobs/all")
     assert ended.code == 0, ended.out
     assert "MISSING" not in ended.out and REGION in ended.out
+    assert "Contents" not in bucket.list_objects_v2(Bucket="lake-of-jobs")  # nothing is left
+    missing = checks(aws("check", "aws", "--storage", "s3://no-lake/all", "--json"))["storage"]
+    assert not missing[0] and missing[1].startswith("s3://no-lake/all: AWS s3 HeadBucket in us-east-1: ")
+
+
+def test_prices_make_a_catalogue(server: Ec2Server, aws: Any, place: Place) -> None:
+    """Breaks when the price is not that of the cheapest zone, or a launch cannot read what was written."""
+    now = time.time()
+    hours = now - 3600.0 * np.arange(72.0, -1.0, -1.0)
+    server.prices["c7i.large", "us-east-1a"] = trace_of(hours, np.where(hours < now - 86_400.0, 0.05, 0.02))
+    server.prices["c7i.large", "us-east-1b"] = trace_of(hours, np.full(hours.size, 0.03))
+    shown = aws("prices", "aws", "-o", "types.yaml", "--days", "2", "--json").json["machine_types"]
+    assert shown.keys() == {"c7i.large"} and shown["c7i.large"]["spot_now"] == 0.02
+    assert shown["c7i.large"]["spot_mean"] == pytest.approx(0.025, rel=0.01)
+    [one] = read_catalogue(place / "types.yaml").classes
+    found = machine_trace(one)
+    assert found.prices.tolist() == [0.03, 0.02] and found.end == pytest.approx(now, abs=60.0)
+    assert found.times == pytest.approx([now - 2 * 86_400.0, now - 86_400.0], abs=3700.0)
+    assert one.price_per_hour == 0.08925 and one.market == "spot"
+    server.prices.clear()
+    assert_refused(ended := aws("prices", "aws", "-o", "types.yaml"))
+    assert "no spot prices in us-east-1" in ended.err
+    assert_refused(aws("prices", "aws", "-o", "types.csv"))
 
 
 def test_check_without_credentials(server: Ec2Server, aws: Any) -> None:

@@ -112,7 +112,8 @@ def variables(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """An environment with every extra that the documentation asks for; pip finds the same wheel for ``goffish``."""
     place = tmp_path_factory.mktemp("documented")
     asked = [c for page in PAGES for c in wanted(page)[0] if c.startswith("pip ")]
-    extras = sorted({extra for c in asked for names in re.findall(r"\[(.*?)\]", c) for extra in names.split(",")})
+    found = [names for c in asked for names in re.findall(r"(?:goffish|\.)\[(.*?)\]", c)]
+    extras = sorted({extra for names in found for extra in names.split(",")})
     (place / "constraints.txt").write_text(f"goffish=={wheel.name.split('-')[1]}\n")
     settings = {
         "PIP_CONSTRAINT": str(place / "constraints.txt"),
@@ -120,8 +121,8 @@ def variables(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "PIP_NO_COMPILE": "1",
         "HOME": str(place),
     }
-    found = environment(place / "env", f"{wheel}[{','.join(extras)}]", **settings)
-    return CLEAN | settings | {"PATH": f"{found}{os.pathsep}{CLEAN['PATH']}"}
+    programs = environment(place / "env", f"{wheel}[{','.join(extras)}]", **settings)
+    return CLEAN | settings | {"PATH": f"{programs}{os.pathsep}{CLEAN['PATH']}"}
 
 
 @pytest.fixture

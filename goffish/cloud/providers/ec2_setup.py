@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.prices import Trace, trace_of
 from goffish.cloud.providers.boot import Job, user_data
-from goffish.cloud.providers.ec2_account import DENIED, FLEET_TAG, TEAM, Account, Ec2Options, RefusedError, seconds
+from goffish.cloud.providers.ec2_account import (
+    DENIED,
+    FLEET_TAG,
+    TEAM,
+    Account,
+    Ec2Options,
+    Network,
+    RefusedError,
+    seconds,
+)
 from goffish.errors import GoffishError, InputError, JobError
 
 #: Quotas of running standard machines (A, C, D, H, I, M, R, T, Z), in virtual processors.
@@ -17,8 +29,8 @@ _QUOTAS = {"L-1216C47A": "on-demand vCPUs", "L-34B43A08": "spot vCPUs"}
 _SPOT_ROLE, _FLEET_ROLE = "AWSServiceRoleForEC2Spot", "AWSServiceRoleForEC2Fleet"
 _READ = (
     "DescribeAvailabilityZones", "DescribeFleets", "DescribeImages", "DescribeInstanceTypeOfferings",
-    "DescribeInstances", "DescribeLaunchTemplates", "DescribeSecurityGroups", "DescribeSpotInstanceRequests",
-    "DescribeSpotPriceHistory", "DescribeSubnets", "DescribeVolumes",
+    "DescribeInstances", "DescribeLaunchTemplates", "DescribeRouteTables", "DescribeSecurityGroups",
+    "DescribeSpotInstanceRequests", "DescribeSpotPriceHistory", "DescribeSubnets", "DescribeVolumes",
 )  # fmt: skip
 _END = (
     "CancelSpotInstanceRequests", "DeleteFleets", "DeleteLaunchTemplate", "DeleteSecurityGroup", "DeleteVolume",
@@ -167,10 +179,7 @@ def policies(options: Ec2Options, region: str, storage: Sequence[str] = ()) -> d
 def _storage(partition: str, storage: Sequence[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for number, uri in enumerate(storage, 1):
-        bucket, _, folder = uri.removeprefix("s3://").partition("/")
-        if not uri.startswith("s3://") or not bucket or set(uri) & set("*?$"):
-            raise InputError(f"--storage {uri}: is not the URI of a bucket; give s3://BUCKET or s3://BUCKET/PREFIX")
-        folder = folder.strip("/")
+        bucket, folder = _bucket(uri)
         inside = f"{folder}/*" if folder else "*"
         found += [
             {
@@ -187,6 +196,13 @@ def _storage(partition: str, storage: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
+def _bucket(uri: str) -> tuple[str, str]:
+    bucket, _, folder = uri.removeprefix("s3://").partition("/")
+    if not uri.startswith("s3://") or not bucket or set(uri) & set("*?$"):
+        raise InputError(f"--storage {uri}: is not the URI of a bucket; give s3://BUCKET or s3://BUCKET/PREFIX")
+    return bucket, folder.strip("/")
+
+
 def _wheel(partition: str, options: Ec2Options) -> list[dict[str, Any]]:
     if options.wheel is None or not options.wheel.startswith("s3://"):
         return []
@@ -194,13 +210,15 @@ def _wheel(partition: str, options: Ec2Options) -> list[dict[str, Any]]:
     return [{"Sid": "Wheel", "Effect": "Allow", "Action": ["s3:GetObject"], "Resource": [resource]}]
 
 
-def check_account(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
-    """Check credentials, permissions, the network, the image, quotas and machine types of an account.
+def check_account(account: Account, catalogue: Catalogue, storage: Sequence[str] = ()) -> Iterator[Finding]:
+    """Check credentials, permissions, the network, the image, quotas, machine types and storage of an account.
 
     Parameters
     ----------
     account : Account
     catalogue : Catalogue
+    storage : sequence of str
+        ``s3://BUCKET/PREFIX`` of jobs; an object is written to each and deleted.
 
     Yields
     ------
@@ -214,6 +232,8 @@ def check_account(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
     options = account.options
     if all(one.market == "local" for one in catalogue.classes):
         raise InputError("machine_types: the catalogue has none on demand")
+    for uri in storage:
+        _bucket(uri)
     ok, found = _try("credentials", lambda: account.call("sts", "get_caller_identity"))
     yield Finding("credentials", ok, found["Arn"] if ok else found)
     if not ok:
@@ -227,6 +247,7 @@ def check_account(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
     yield Finding("network", ok, text)
     group = None
     if ok:
+        yield _routes(account, network)
         yield (finding := _security_group(account, network.vpc))
         group = finding.detail.split()[0] if finding.ok and finding.detail.startswith("sg-") else None
     yield _image(account)
@@ -241,6 +262,8 @@ def check_account(account: Account, catalogue: Catalogue) -> Iterator[Finding]:
     yield from _roles(account)
     yield from _quotas(account)
     yield _offered(account, catalogue)
+    for uri in storage:
+        yield _stored(account, uri)
 
 
 def _try(name: str, call: Callable[[], Any]) -> tuple[bool, Any]:
@@ -248,6 +271,65 @@ def _try(name: str, call: Callable[[], Any]) -> tuple[bool, Any]:
         return True, call()
     except GoffishError as error:
         return False, str(error)
+
+
+def _routes(account: Account, network: Network) -> Finding:
+    """Check that machines reach object storage: by the internet, or an endpoint of their VPC."""
+    subnets = [subnet for ids in network.zones.values() for subnet in ids]
+    filters = [{"Name": "vpc-id", "Values": [network.vpc]}]
+    ok, found = _try("routes", lambda: (
+        list(account.pages("ec2", "describe_route_tables", "RouteTables", Filters=filters)),
+        account.call("ec2", "describe_subnets", SubnetIds=subnets)["Subnets"],
+    ))  # fmt: skip
+    if not ok:
+        return Finding("routes", False, found)
+    tables, described = found
+    of_subnet = {
+        one.get("SubnetId", network.vpc): table["Routes"]  # the main table is that of all other subnets
+        for table in tables for one in table.get("Associations", ())
+        if "SubnetId" in one or one.get("Main")
+    }  # fmt: skip
+    lacking = [
+        one["SubnetId"] for one in described
+        if not any(_leads_out(route, one) for route in of_subnet.get(one["SubnetId"], of_subnet.get(network.vpc, ())))
+    ]  # fmt: skip
+    if lacking:
+        text = "no public addresses with a route to an internet gateway, no NAT gateway and no endpoint for S3"
+        return Finding("routes", False, f"{', '.join(lacking)}: {text}; machines could not read their jobs")
+    return Finding("routes", True, "machines reach object storage")
+
+
+def _leads_out(route: Mapping[str, Any], subnet: Mapping[str, Any]) -> bool:
+    gateway = route.get("GatewayId") or ""
+    if route.get("State") == "blackhole":
+        return False
+    if gateway.startswith("vpce-"):
+        return True
+    everywhere = route.get("DestinationCidrBlock") == "0.0.0.0/0"
+    return everywhere and (not gateway.startswith("igw-") or bool(subnet.get("MapPublicIpOnLaunch")))
+
+
+def _stored(account: Account, uri: str) -> Finding:
+    """Check that storage is in the region of machines, and an object in it can be written, read and deleted."""
+    bucket, folder = _bucket(uri)
+    place = {"Bucket": bucket, "Key": f"{folder}/goffish-check".lstrip("/")}
+
+    def use() -> str:
+        # Buckets of us-east-1 are named after no region.
+        where = account.call("s3", "head_bucket", Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
+        account.call("s3", "put_object", Body=b"", **place)
+        account.call("s3", "get_object", **place)
+        account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=f"{folder}/" if folder else "", MaxKeys=1)
+        account.call("s3", "delete_object", **place)
+        return str(where.get("x-amz-bucket-region") or account.region)
+
+    ok, found = _try("storage", use)
+    if not ok:
+        return Finding("storage", False, f"{uri}: {found}")
+    if found != account.region:
+        text = f"is in {found}, machines in {account.region}: they read slowly, and transfers are charged"
+        return Finding("storage", False, f"{uri}: {text}")
+    return Finding("storage", True, f"{uri}: readable and writable, in {found}")
 
 
 def _security_group(account: Account, vpc: str) -> Finding:
@@ -411,6 +493,54 @@ def _offered(account: Account, catalogue: Catalogue) -> Finding:
     if lacking:
         return Finding("machine types", False, f"{', '.join(lacking)}: not offered in {account.region}")
     return Finding("machine types", True, f"{len(names)} of the catalogue are offered in {account.region}")
+
+
+def price_history(account: Account, types: Sequence[str], days: float) -> dict[str, Trace]:
+    """Return the lowest spot price of each machine type over the zones in which machines can start.
+
+    Parameters
+    ----------
+    account : Account
+    types : sequence of str
+    days : float
+        Length of the history; AWS keeps 90.
+
+    Returns
+    -------
+    dict of str to Trace
+        Up to now; types without spot machines are left out.
+
+    Raises
+    ------
+    InputError
+        No type has a spot price there.
+    """
+    zones, last = account.network().zones, account.now
+    rows: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    until = datetime.fromtimestamp(last, UTC)
+    for one in account.pages(
+        "ec2", "describe_spot_price_history", "SpotPriceHistory", InstanceTypes=list(types),
+        ProductDescriptions=["Linux/UNIX"], StartTime=until - timedelta(days=days), EndTime=until,
+    ):  # fmt: skip
+        if one["AvailabilityZone"] in zones:
+            of_zone = rows.setdefault(one["InstanceType"], {}).setdefault(one["AvailabilityZone"], [])
+            of_zone.append((seconds(one["Timestamp"]), float(one["SpotPrice"])))
+    if not rows:
+        raise InputError(f"{', '.join(types)}: no spot prices in {account.region} ({', '.join(zones)})")
+    # The first price of a zone was in force before the period.
+    first = last - days * 86_400.0
+    return {kind: _lowest(kind, list(rows[kind].values()), first, last) for kind in types if kind in rows}
+
+
+def _lowest(kind: str, zones: Sequence[Sequence[tuple[float, float]]], first: float, last: float) -> Trace:
+    """Return the lowest of the prices in several zones, from the time at which all have one."""
+    traces = [
+        trace_of([*(at for at, _ in found), last], [*(price for _, price in found), found[-1][1]])
+        for found in (sorted(one) for one in zones)
+    ]
+    begin = max(first, *(trace.start for trace in traces))
+    times = np.unique(np.concatenate([[begin], *(trace.times[trace.times > begin] for trace in traces), [last]]))
+    return trace_of(times, np.minimum.reduce([trace.at(times) for trace in traces]), kind)
 
 
 def leftovers(account: Account, tags: Mapping[str, str], older_than_s: float | None = None) -> list[Leftover]:
