@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _harness
-from experiments.figures.rtba_markets import HOURS, availability, e4, misfit, real_prices, table, zones
+from experiments.figures.rtba_markets import HOURS, availability, e4, misfit, real_prices, service, table, zones
 from experiments.spot.paths import simulate_prices
 from goffish.scheduling.spot.comparison import cheapest_on_demand
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval
@@ -226,7 +226,8 @@ def intervals() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "E1": e1, "E2": e2, "E3": e3, "E4": e4, "E5": e5, "E6": e6, "E7": e7, "E8": e8, "E9": e9, "2015": real_prices,
-    "robust": robust, "intervals": intervals, "misfit": misfit, "availability": availability, "zones": zones,
+    "robust": robust, "intervals": intervals, "misfit": misfit, "availability": availability, "service": service,
+    "zones": zones,
 }  # fmt: skip
 
 

@@ -14,8 +14,11 @@ from benchmarks import _harness
 from experiments.spot.synthetic import MONTH_S, PriceProcess, synthetic_trace
 from experiments.spot.zones import Zones, best_fixed_zone, of_zone, replay_zones
 from goffish.cloud.availability import read_availability
+from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.prices import ANY_PRICE, bundled_trace, in_slots, seconds_of
+from goffish.scheduling.spot.agent import Agent
 from goffish.scheduling.spot.availability import availability_class
+from goffish.scheduling.spot.bills import bills
 from goffish.scheduling.spot.comparison import compare, lower_bounds
 from goffish.scheduling.spot.estimate import most_probable_bids, quantile_bids
 from goffish.scheduling.spot.heuristics import mean_lifetime
@@ -24,8 +27,11 @@ from goffish.scheduling.spot.peers import peer
 from goffish.scheduling.spot.presets import market_from
 from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import build_table
+from goffish.services.runners.cloud_planning import HOUR_S, Need, Planner
 
 HOURS = (3, 4, 6, 8, 12)
+#: Jobs of `service`.
+SERVICE_HOURS = (4.0, 12.0, 24.0)
 HISTORIES = ("c3.xlarge", "r3.large")
 CORES, ON_DEMAND = (4, 2), (0.21, 0.175)
 #: Months of 2015 that are tested, each trained on what came before.
@@ -195,6 +201,55 @@ def availability() -> None:
     header = ["zone", "available", "1.15 x", "1.3 x", "1.5 x", "2 x"]
     table("Availability of V100 machines, February 2023: a job of 24 h; on demand 73.4 $", header, rows)
     print(f"\nRTBA is the cheapest of the three in {sum(wins)} of {len(wins)} cases.")
+
+
+def service() -> None:
+    """Jobs as the service runs them: plans from the first half of a trace, bills of jobs that begin in the second."""
+    folder = Path(os.environ.get("GOFFISH_DATA", "")) / "spot-availability"
+    rows: list[list[Any]] = []
+    ratios: list[float] = []
+    predicted: list[float] = []
+    for path in sorted(folder.glob("*.json.gz")):
+        whole = read_availability(path)
+        half = (whole.start + whole.end) / 2
+        one = {"name": "machine", "cores": 1, "price_per_hour": 1.0, "market": "spot", "spot_price_per_hour": 0.3,
+               "availability": str(path.absolute())}  # fmt: skip
+        billing = {"quantum_s": 1, "minimum_s": 60}
+        catalogue, planner = read_catalogue({"machine_types": [one], "billing": billing}), Planner()
+        for hours in SERVICE_HOURS:
+            cells = []
+            for factor in (1.15, 1.3, 1.5, 2.0, 3.0):
+                need = Need(hours, 120.0, 30.0, hours * factor * HOUR_S, 60.0, notice=True, between_s=600.0)
+                costs, share = {}, 0.0
+                for name in ("rtba", "uniform-progress"):
+                    plan = planner.plan(catalogue, name, need)
+                    rule = plan.policy.table if isinstance(plan.policy, Agent) else plan.policy
+                    test = [whole.trace(0.3).between(half, whole.end)]
+                    prices = in_slots(test, plan.slot_s, half, whole.end)
+                    if not plan.promised or prices.slots <= plan.slots:
+                        break
+                    starts = np.unique(np.linspace(0, prices.slots - plan.slots, 400).astype(np.int64))
+                    ran = bills(rule, plan.course, plan.slots, prices, starts)
+                    assert (ran.seconds <= need.left_s).all(), (path, name, factor)  # type: ignore[operator]
+                    costs[name] = float(ran.costs.mean())
+                    share = share or costs[name] / plan.expected_cost
+                if len(costs) < 2:
+                    cells.append("–")
+                    continue
+                ratios.append(costs["rtba"] / costs["uniform-progress"])
+                predicted.append(share)
+                cells.append(f"{costs['rtba']:.3f} / {costs['uniform-progress']:.3f}")
+            rows.append([path.name.split(".json")[0].removeprefix("availability_1-node_"), hours, *cells])
+    header = ["trace", "hours", "1.15 x", "1.3 x", "1.5 x", "2 x", "3 x"]
+    table("RTBA / uniform progress as the service runs them: mean bills in $, on demand 1 $ an hour", header, rows)
+    if ratios:
+        found = np.array(ratios)
+        print(
+            f"\nRTBA costs at most as much as uniform progress in {(found <= 1.0 + 1e-9).mean():.1%} of {found.size} "
+            f"cases; mean {found.mean():.3f}, worst {found.max():.3f}, above 1.01 in {(found > 1.01).sum()}. Bill over "
+            f"expected cost of RTBA: median {np.median(predicted):.2f}, {np.quantile(predicted, 0.1):.2f} to "
+            f"{np.quantile(predicted, 0.9):.2f} in 80 %."
+        )
 
 
 def zones() -> None:

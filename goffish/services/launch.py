@@ -19,7 +19,6 @@ from typing import Any
 from goffish.cloud.billing import rent
 from goffish.cloud.providers import Offer
 from goffish.errors import InputError
-from goffish.scheduling.spot.heuristics import on_demand_cost
 from goffish.services.api.settings import Settings
 from goffish.services.runners.cloud import CloudRunner, Planned
 from goffish.services.runners.cloud_planning import HOUR_S
@@ -154,17 +153,14 @@ def describe(runner: CloudRunner, planned: Planned, folder: Path) -> dict[str, A
 def _choices(planned: Planned, kind: int, offers: list[Offer]) -> Iterator[dict[str, Any]]:
     """Iterate over the offers of a machine type, and what the job takes and costs on it without interruptions."""
     plan = planned.plan
-    market, one, billing = plan.market, plan.market.classes[kind], planned.catalogue.billing
-    hours = (market.startup_slots + -(-plan.work // one.speed)) * plan.slot_s / HOUR_S
+    one, billing = plan.market.classes[kind], planned.catalogue.billing
+    hours = plan.hours_on(kind)
     for offer in sorted(offers, key=lambda offer: (offer.market == "on-demand", offer.price_per_hour, offer.zone)):
         if offer.machine_type != one.name:
             continue
         spot = offer.market == "spot"
         price = offer.price_per_hour if offer.available else None
-        if spot:
-            cost = None if price is None else float(rent(hours * HOUR_S, price, billing)) * planned.need.machines
-        else:
-            cost = on_demand_cost(market, plan.work, kind)
+        cost = None if price is None else float(rent(hours * HOUR_S, price, billing)) * planned.need.machines
         yield {
             "machine_type": one.name, "market": offer.market, "zone": offer.zone or None, "price_per_hour": price,
             "hours": hours, "cost": cost,

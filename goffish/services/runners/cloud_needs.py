@@ -74,13 +74,16 @@ class Sized:
         startup_s = _MACHINE_S + found.startup_seconds / min(1.0, slowest * self.share)
         core_hours = found.core_hours_high * pace / self.share
         superstep_s = core_hours * HOUR_S / slowest / max(1.0, found.supersteps)
+        checkpoint_s = found.checkpoint_seconds_high * pace
+        between_s = math.inf if checkpoint_every is None else superstep_s * checkpoint_every
         return Need(
-            core_hours=core_hours,
+            core_hours=core_hours * (1.0 + checkpoint_s / between_s),  # workers compute or write
             startup_s=max(catalogue.startup_s, startup_s * pace),
-            checkpoint_s=found.checkpoint_seconds_high * pace,
+            checkpoint_s=checkpoint_s,
             left_s=None if left_s is None else max(0.0, left_s * pace),
             least_slot_s=_LEAST_SLOT_S * pace,
-            between_s=math.inf if checkpoint_every is None else superstep_s * checkpoint_every,
+            between_s=between_s,
+            likely_share=found.core_hours / found.core_hours_high,
         )
 
 

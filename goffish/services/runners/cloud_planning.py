@@ -14,19 +14,21 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from cachetools import LRUCache
 
+from goffish.cloud.billing import rent
 from goffish.cloud.catalogue import Billing, Catalogue, MachineType
 from goffish.cloud.prices import ANY_PRICE, Trace, in_slots
 from goffish.cloud.spot_market import machine_trace, spot_price
 from goffish.errors import InputError
 from goffish.scheduling.spot.agent import Agent
 from goffish.scheduling.spot.availability import availability_class
-from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_of
+from goffish.scheduling.spot.bill_kernels import FIRST_HOUR_FREE, PAID, QUANTUM_FREE, Course
+from goffish.scheduling.spot.bills import Bills, bills
+from goffish.scheduling.spot.comparison import heuristic_of
 from goffish.scheduling.spot.estimate import estimate_class
-from goffish.scheduling.spot.heuristics import Heuristic, mean_lifetime, on_demand_cost
+from goffish.scheduling.spot.heuristics import Heuristic, mean_lifetime
 from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.presets import Times, market_from
-from goffish.scheduling.spot.replay import Replay, replay
 from goffish.scheduling.spot.table import Table, build_table
 
 _Found = TypeVar("_Found")
@@ -48,8 +50,10 @@ _MOST_KEPT = 16
 _MOST_ENTRIES, _MOST_BYTES = 60_000_000, 1 << 30
 #: Interval of checks whether a queued planning call must stop, in seconds.
 _LOOK_S = 0.2
-#: Number of replays over the history to estimate the cost of a heuristic.
-_RUNS = 200
+#: Number of replays over the history to estimate the cost of a job.
+_RUNS = 400
+#: Slots that jobs keep in reserve before their deadlines.
+MARGIN_SLOTS = 1
 HOUR_S = 3600.0
 
 
@@ -60,6 +64,7 @@ class Need:
     Attributes
     ----------
     core_hours, startup_s, checkpoint_s : float
+        Work with its periodic checkpoints, and delays.
     left_s : float, optional
         Time to the deadline.
     least_slot_s : float
@@ -70,6 +75,8 @@ class Need:
         Time between checkpoints; infinite if there are none.
     machines : int
         Number of concurrent machines. Policies see them as one machine, with the price and the cores of all.
+    likely_share : float
+        Expected work as a share of `core_hours`, an upper bound from which policies plan.
     """
 
     core_hours: float
@@ -80,6 +87,7 @@ class Need:
     notice: bool = False
     between_s: float = math.inf
     machines: int = 1
+    likely_share: float = 1.0
 
     def keeps(self, slot_s: float) -> bool:
         """Return whether an interruption without a notice loses less than a slot of work."""
@@ -129,6 +137,8 @@ class Plan:
         Whether the deadline can be met at any prices.
     history : sequence of Trace
         Prices that the plan was made from, one trace per machine type.
+    course : Course
+        The job as it is expected to run.
     """
 
     name: str
@@ -140,18 +150,28 @@ class Plan:
     on_demand_cost: float
     promised: bool
     history: Sequence[Trace]
+    course: Course
 
     def risk(self) -> Risk | None:
         """Replay the policy over the history; ``None`` if that is too short, or the deadline cannot be guaranteed."""
         rule = self.policy.table if isinstance(self.policy, Agent) else self.policy
-        slots = min(self.slots, rule.slots) if isinstance(rule, Table) else self.slots
-        ran = _replayed(rule, self.work, slots, self.history) if self.promised else None
+        ran = _replayed(rule, self.course, self.slots, self.history) if self.promised else None
         if ran is None:
             return None
         low, high = np.quantile(ran.costs, (0.1, 0.9)).tolist()
-        first, middle, last = (np.quantile(ran.finished, (0.1, 0.5, 0.9)) / self.market.slots_per_hour).tolist()
+        first, middle, last = (np.quantile(ran.seconds, (0.1, 0.5, 0.9)) / HOUR_S).tolist()
         interrupted, dear = float((ran.losses > 0).mean()), float((ran.on_demand > 0).mean())
         return Risk(ran.costs.size, (low, high), (first, middle, last), interrupted, float(ran.losses.mean()), dear)
+
+    def hours_on(self, kind: int) -> float:
+        """Return the hours of the job on a machine type without interruptions.
+
+        Parameters
+        ----------
+        kind : int
+            Index of the machine type.
+        """
+        return seconds_on(self.course, self.market, kind) / HOUR_S
 
     def hours_between_interruptions(self, kind: int) -> float | None:
         """Return the mean time until a machine at the highest bid is interrupted; ``None`` if none was in the history.
@@ -240,13 +260,21 @@ class Planner:
                 )  # fmt: skip
             else:
                 # Without slack, only the fastest machine type remains.
-                made = _rule(market, policy if policy != "rtba" else "on-demand", work, slots, held)
+                name = policy if policy != "rtba" else "on-demand"
+                made = _rule(market, name, work, slots, held, _course(catalogue.billing, market, need))
         finally:
             self._lock.release()
-        expected = _expected(made, work, slots, held)
+        course = _course(catalogue.billing, market, need)
+        expected = _expected(made, course, slots, held)
         followed = made if isinstance(made, Heuristic) else _agent(made, held, slots)
-        on_demand = cheapest_on_demand(market, work, slots)
-        return Plan(policy, market, followed, work, slots, expected, on_demand, promised, held)
+        on_demand = min(
+            (
+                _on_demand(course, market, kind) for kind, one in enumerate(market.classes)
+                if market.startup_slots + -(-work // one.speed) <= slots
+            ),
+            default=np.inf,
+        )  # fmt: skip
+        return Plan(policy, market, followed, work, slots, expected, on_demand, promised, held, course)
 
 
 def _agent(table: Table, traces: Sequence[Trace], slots: int) -> Agent:
@@ -376,30 +404,55 @@ def _market(
     return replace(made, spot_billing="hourly", on_demand_billing="hourly", charge_revoked=charged)
 
 
-def _rule(market: Market, name: str, work: int, slots: int, traces: Sequence[Trace]) -> Heuristic:
+def _course(billing: Billing, market: Market, need: Need) -> Course:
+    """Return the job as it is expected to run."""
+    planned, slot_s = need.core_hours / market.unit, HOUR_S / market.slots_per_hour
+    fastest = market.on_demand_choice(int(np.argmax([one.speed for one in market.classes])))
+    cut_off = {"paid": PAID, "free": QUANTUM_FREE, "first-hour-free": FIRST_HOUR_FREE}[billing.cut_off]
+    return Course(
+        planned, planned * need.likely_share, slot_s, need.startup_s, need.checkpoint_s, need.between_s, need.notice,
+        billing.quantum_s, billing.minimum_s, cut_off, MARGIN_SLOTS, fastest,
+    )  # fmt: skip
+
+
+def seconds_on(course: Course, market: Market, kind: int) -> float:
+    """Return how long a job holds a machine of a type that is not interrupted."""
+    return course.startup_s + course.likely / market.classes[kind].speed * course.slot_s
+
+
+def _on_demand(course: Course, market: Market, kind: int) -> float:
+    billing = Billing(quantum_s=course.quantum_s, minimum_s=course.minimum_s)
+    return float(rent(seconds_on(course, market, kind), market.classes[kind].on_demand, billing))
+
+
+def _rule(
+    market: Market, name: str, work: int, slots: int, traces: Sequence[Trace], course: Course
+) -> Heuristic:  # fmt: skip
     """Return a heuristic on the cheapest machine type that can meet the deadline."""
     kinds = range(len(market.classes))
     able = [
         kind for kind in kinds if market.startup_slots + -(-work // market.classes[kind].speed) <= slots
     ] or [max(kinds, key=lambda kind: market.classes[kind].speed)]  # fmt: skip
     made = [heuristic_of(market, name, kind, work, slots, traces) for kind in able]
-    return min(made, key=lambda rule: _expected(rule, work, slots, traces))
+    return min(made, key=lambda rule: _expected(rule, course, slots, traces))
 
 
-def _expected(policy: Table | Heuristic, work: int, slots: int, traces: Sequence[Trace]) -> float:
-    """Return the expected cost: exact for tables, a mean over the history for heuristics."""
+def _expected(policy: Table | Heuristic, course: Course, slots: int, traces: Sequence[Trace]) -> float:
+    """Return the mean cost of jobs that follow a policy over the history; on demand if that is too short."""
+    on_demand = isinstance(policy, Heuristic) and (policy.kind == "on-demand" or slots < policy.least_slots)
+    ran = None if on_demand else _replayed(policy, course, slots, traces)
+    if ran is not None:
+        return float(ran.costs.mean())
     if isinstance(policy, Table):
-        return policy.expected_cost(work, slots)
-    ran = None if policy.kind == "on-demand" or slots < policy.least_slots else _replayed(policy, work, slots, traces)
-    return on_demand_cost(policy.market, work, policy.class_number) if ran is None else float(ran.costs.mean())
+        return policy.expected_cost(max(1, math.ceil(course.likely)), slots)
+    return _on_demand(course, policy.market, policy.class_number)
 
 
-def _replayed(policy: Table | Heuristic, work: int, slots: int, traces: Sequence[Trace]) -> Replay | None:
+def _replayed(policy: Table | Heuristic, course: Course, slots: int, traces: Sequence[Trace]) -> Bills | None:
     """Run a job from times spread over the history; ``None`` if it is too short."""
-    slot_s = HOUR_S / policy.market.slots_per_hour
-    known = int((traces[0].end - traces[0].start) // slot_s) - slots
+    known = int((traces[0].end - traces[0].start) // course.slot_s) - slots
     if known < 1:
         return None
-    prices = in_slots(traces, slot_s, traces[0].start, traces[0].end)
+    prices = in_slots(traces, course.slot_s, traces[0].start, traces[0].end)
     starts = np.unique(np.linspace(0, known, _RUNS).astype(np.int64))
-    return replay(policy, work, slots, prices, starts, threads=1)
+    return bills(policy, course, slots, prices, starts)

@@ -16,7 +16,7 @@ from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.job import CHECKPOINT, RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
 from goffish.scheduling.spot.model import Market
 from goffish.services.runners.attempt import Attempt, Ended
-from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan
+from goffish.services.runners.cloud_planning import HOUR_S, MARGIN_SLOTS, Need, Plan
 from goffish.services.runners.folder import JobFolder
 from goffish.services.runners.held import TURN, Held, wait_until_free
 from goffish.services.runners.mirror import BadFolder, Mirror
@@ -28,8 +28,6 @@ from goffish.services.store.records import LostJob, State
 _LOOK_S, _REMOTE_LOOK_S = 0.1, 2.0
 #: Interval of cost and progress events, in seconds.
 _REPORT_S, _REMOTE_REPORT_S = 2.0, 10.0
-#: Safety margin before the deadline, in slots.
-_MARGIN = 1
 _Found = TypeVar("_Found")
 #: Module of workers whose folder is in object storage.
 _REMOTE = "goffish.services.runners.remote_worker"
@@ -430,7 +428,7 @@ class Rented:
         left_s = self._attempt.time_left_s
         cloud_s = self._until_s - self._provider.now if left_s is None else left_s * self._pace
         reserve_s = self.delays.reserve_s(self._plan.market.startup_slots * self._plan.slot_s)
-        return slots_left(max(0.0, cloud_s - reserve_s), 0.0, self._plan.slot_s, _MARGIN)
+        return slots_left(max(0.0, cloud_s - reserve_s), 0.0, self._plan.slot_s, MARGIN_SLOTS)
 
     def _status(self) -> Status:
         """Return the status of the job for the policy."""

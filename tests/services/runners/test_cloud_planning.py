@@ -40,11 +40,11 @@ def test_plans_on_calm_prices(tmp_path: Path) -> None:
     cloud, planner = cloud_of(write_cloud(tmp_path)), Planner()
     plans = {name: planner.plan(cloud, name, NEED) for name in ("rtba", "h1", "h2", "h3", "on-demand")}
     dear = plans["on-demand"]
-    # Slots of ten minutes: one to start, and six of two cores each.
+    # Slots of ten minutes: one to start, and six of two cores each; five minutes of the start are charged.
     assert (dear.slot_s, dear.work, dear.slots) == (600.0, 6, 36)
-    assert dear.expected_cost == pytest.approx(ON_DEMAND * 7 / 6) == dear.on_demand_cost
+    assert dear.expected_cost == pytest.approx(ON_DEMAND * 65 / 60) == dear.on_demand_cost
     for name in ("h1", "h2", "h3", "rtba"):
-        assert CALM * 7 / 6 * (1 - 1e-9) <= plans[name].expected_cost < 0.5 * dear.expected_cost, name
+        assert CALM * 65 / 60 * (1 - 1e-9) <= plans[name].expected_cost < 0.5 * dear.expected_cost, name
     assert plans["rtba"].expected_cost <= min(plan.expected_cost for plan in plans.values()) * 1.1
     rules = dear.market.rules
     assert rules.spot.tolist() == [True, False] and rules.bid[0] == ON_DEMAND
@@ -86,7 +86,7 @@ def test_jobs_of_seconds(tmp_path: Path) -> None:
     for left_s in (None, 3600.0):
         plan = planner.plan(cloud, "rtba", Need(0.001, 1.0, 0.1, left_s, 0.5))
         assert plan.promised and plan.work == 1 and plan.slots >= 8
-        assert plan.expected_cost < plan.on_demand_cost == pytest.approx(ON_DEMAND * 2 / 60)
+        assert plan.expected_cost < plan.on_demand_cost == pytest.approx(ON_DEMAND / 60)
 
 
 def test_jobs_that_are_too_large_for_a_table(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_a_notice_lowers_the_expected_cost(tmp_path: Path) -> None:
     assert costs[1] < costs[0]
     # Checkpoints in each slot are as good as a notice; rarer ones, or ones that take too long, are no use.
     slot_s = 3600.0 / planner.plan(catalogue, "rtba", NEED).market.slots_per_hour
-    for more, as_notice in (({"between_s": slot_s - NEED.checkpoint_s}, 1), ({"between_s": slot_s}, 0)):
-        assert planner.plan(catalogue, "rtba", replace(NEED, **more)).expected_cost == costs[as_notice]
+    for between_s, as_notice in ((slot_s - NEED.checkpoint_s, True), (slot_s, False)):
+        assert planner.plan(catalogue, "rtba", replace(NEED, between_s=between_s)).market.notice == as_notice
 
 
 def test_what_an_interruption_costs(tmp_path: Path) -> None:
@@ -199,9 +199,13 @@ def test_what_a_job_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     # Two cores are one processor, for one thread.
     assert sized.share == 0.5 and sized.remark == ""
     need = sized.need(cloud, 360.0, 10.0, 20)
-    assert need.between_s == pytest.approx(need.core_hours / 2 * 3600 / 5)  # 5 of 100 supersteps, on 2 cores
+    found = sized.estimate
+    assert need.between_s == pytest.approx(found.core_hours_high * 360 * 3600 / 5)  # 5 of 100 supersteps, on 2 cores
     assert sized.need(cloud, 360.0, 10.0).between_s == math.inf
-    assert need.core_hours == pytest.approx(sized.estimate.core_hours_high * 360 * 2)
+    without = sized.need(cloud, 360.0, 10.0).core_hours
+    assert without == pytest.approx(found.core_hours_high * 360 * 2)
+    assert need.core_hours == pytest.approx(without * (1 + found.checkpoint_seconds_high * 360 / need.between_s))
+    assert without * need.likely_share == pytest.approx(found.core_hours * 360 * 2)
     assert need.left_s == 3600.0 and need.startup_s == pytest.approx(360 * (0.5 + sized.estimate.startup_seconds))
     (tmp_path / "edges.csv").write_text("source,target\n" + "1,2\n" * 3000)
     with monkeypatch.context() as patch:
