@@ -129,7 +129,7 @@ def test_check_says_what_is_missing(server: Ec2Server, aws: Any) -> None:
 def test_check_of_an_account_that_is_ready(server: Ec2Server, aws: Any, place: Place) -> None:
     from moto.iam.models import iam_backends
 
-    iam = next(iter(iam_backends["123456789012"].values()))
+    iam = iam_backends["123456789012"]["aws"]
     for role in ("AWSServiceRoleForEC2Spot", "AWSServiceRoleForEC2Fleet"):
         iam.create_role(role, "{}", "/", None, "", [], None)
     vpc, gateway = server.ec2.get_default_vpc().id, server.ec2.create_internet_gateway().id

@@ -93,39 +93,41 @@ def action_at(by_table, strategy, plan, rules, course, left, status, held_s, now
 def bills(by_table, strategy, plan, rules, course, slots, starts, prices, peaks, joints, found):
     """Run a job from each of `starts`; fills `found`, shape (starts, 4).
 
-    An interruption is in the middle of its slot; after the last slot of the history comes the first one. Jobs that miss
-    the deadline run on.
+    An interruption is in the middle of its slot, and a decision at that price follows. `joints`: joint states of the
+    prices at the start of each slot, and at its highest ones, shape (2, slots). After the last slot of the history comes
+    the first one. Jobs that miss the deadline run on.
     """
     for run in range(starts.size):
         state, choice, done, kept, boot_s, held_s, paid, price = QUIESCED, -1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         cost, losses, dear_s, slot, finished = 0.0, 0, 0.0, 0, -1.0
         while finished < 0.0 and slot < 4 * slots + 4:
-            at = (starts[run] + slot) % peaks.shape[0]
-            now, rest_s, left = prices[at], course.slot_s, max(0, slots - slot - course.margin)
-            if choice >= 0:
-                price = now[rules.kind[choice]] if rules.spot[choice] else rules.fixed[choice]
-            for _ in range(3):  # a checkpoint, a release and a request may follow each other at once
-                work, saved = units_of(course.planned - done, plan.work), units_of(course.planned - kept, plan.work)
-                status = (state, work, saved, choice)
-                action = action_at(
-                    by_table, strategy, plan, rules, course, left, status, held_s, now, joints[at] if by_table else 0
-                )
-                if action == CHECKPOINT and state == RUNNING:
-                    spent_s = min(rest_s, course.checkpoint_s)
-                    rest_s, held_s, paid, kept = rest_s - spent_s, held_s + spent_s, paid + spent_s * price, done
-                elif action == RELEASE:
-                    cost += bill(course, held_s, paid, price, False)
-                    state, choice, done = QUIESCED, -1, kept
-                else:
+            at, rest_s = (starts[run] + slot) % peaks.shape[0], course.slot_s
+            for half in range(2):
+                now, joint = (peaks[at], joints[1, at]) if half else (prices[at], joints[0, at])
+                left = max(0, slots - slot - course.margin - half)
+                if choice >= 0:
+                    price = now[rules.kind[choice]] if rules.spot[choice] else rules.fixed[choice]
+                for _ in range(3):  # a checkpoint, a release and a request may follow each other at once
+                    work, saved = units_of(course.planned - done, plan.work), units_of(course.planned - kept, plan.work)
+                    status = (state, work, saved, choice)
+                    action = action_at(by_table, strategy, plan, rules, course, left, status, held_s, now, joint)
+                    if action == CHECKPOINT and state == RUNNING:
+                        spent_s = min(rest_s, course.checkpoint_s)
+                        rest_s, held_s, paid, kept = rest_s - spent_s, held_s + spent_s, paid + spent_s * price, done
+                    elif action == RELEASE:
+                        cost += bill(course, held_s, paid, price, False)
+                        state, choice, done = QUIESCED, -1, kept
+                    else:
+                        break
+                if action >= START and state == QUIESCED:
+                    choice = action - START
+                    price = now[rules.kind[choice]] if rules.spot[choice] else rules.fixed[choice]
+                    if rules.spot[choice] and (price > rules.bid[choice] or price == np.inf):
+                        choice = -1
+                    else:
+                        state, boot_s, held_s, paid = STARTUP, course.startup_s, 0.0, 0.0
+                if choice < 0:
                     break
-            if action >= START and state == QUIESCED:
-                choice = action - START
-                price = now[rules.kind[choice]] if rules.spot[choice] else rules.fixed[choice]
-                if rules.spot[choice] and price > rules.bid[choice]:
-                    choice = -1
-                else:
-                    state, boot_s, held_s, paid = STARTUP, course.startup_s, 0.0, 0.0
-            if choice >= 0:
                 peak = peaks[at, rules.kind[choice]]
                 taken = rules.spot[choice] and (peak > rules.bid[choice] or peak == np.inf)
                 run_s = 0.5 * rest_s if taken else rest_s
@@ -137,19 +139,21 @@ def bills(by_table, strategy, plan, rules, course, slots, starts, prices, peaks,
                     work_s = min(run_s - spent_s, (course.likely - done) / rate)
                     spent_s += work_s
                     done += work_s * rate
-                    step = course.between_s * rules.speed[choice] / course.slot_s
+                    step = course.between_s * rate
                     if step < np.inf and done - kept >= step:
                         kept += np.floor((done - kept) / step) * step
-                held_s, paid = held_s + spent_s, paid + spent_s * price
+                rest_s, held_s, paid = rest_s - spent_s, held_s + spent_s, paid + spent_s * price
                 dear_s += 0.0 if rules.spot[choice] else spent_s
                 if done >= course.likely - _SLACK:
                     cost += bill(course, held_s, paid, price, False)
-                    finished = slot * course.slot_s + (course.slot_s - rest_s) + spent_s
-                elif taken:
-                    cost += bill(course, held_s, paid, price, True)
-                    if course.notice and state == RUNNING:
-                        kept = done
-                    state, choice, done, losses = QUIESCED, -1, kept, losses + 1
+                    finished = slot * course.slot_s + (course.slot_s - rest_s)
+                    break
+                if not taken:
+                    break
+                cost += bill(course, held_s, paid, price, True)
+                if course.notice and state == RUNNING:
+                    kept = done
+                state, choice, done, losses = QUIESCED, -1, kept, losses + 1
             slot += 1
         if finished < 0.0 and choice >= 0:
             cost += bill(course, held_s, paid, price, False)

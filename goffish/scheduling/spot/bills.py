@@ -57,15 +57,16 @@ def bills(policy: Table | Heuristic, course: kernels.Course, slots: int, prices:
 
     Notes
     -----
-    Prices are those at the start of a slot, and an interruption is in its middle. Time complexity:
-    ``O(runs * slots)``.
+    Prices are those at the start of a slot. An interruption is in the middle of its slot, and a decision follows it at
+    once. Time complexity: ``O(runs * slots)``.
     """
     market, work = policy.market, max(1, int(np.ceil(course.planned - 1e-9)))
     if isinstance(policy, Table):
         strategy, plan = strategy_of(policy), HeuristicSettings(0, -1, 0, work, np.inf)
-        joints = market.joint(prices.prices, market.ages_of(prices.prices))
+        own = market.joint(prices.prices, market.ages_of(prices.prices))[:-1]
+        joints = np.stack([own, market.joint(prices.peaks, np.zeros(prices.peaks.shape, np.int64))])
     else:
-        strategy, plan, joints = no_strategy(), policy.plan, np.zeros(0, np.int64)
+        strategy, plan, joints = no_strategy(), policy.plan, np.zeros((2, prices.slots), np.int64)
     found = np.empty((starts.size, 4))
     kernels.bills(
         isinstance(policy, Table), strategy, plan, market.rules, course, slots, starts, prices.prices, prices.peaks,

@@ -35,8 +35,11 @@ _Found = TypeVar("_Found")
 
 #: Slot lengths, in simulated seconds; each divides an hour.
 _SLOTS_S = (60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
-#: Maximum number of slots to the deadline.
-_MOST_SLOTS = 64
+#: Maximum number of slots to the deadline, and of states of a table (units left and saved, slot, prices, choice, billed
+#: hour), which takes about a second to build.
+_MOST_SLOTS, _MOST_STATES = 512, 8_000_000
+#: Number of slots to the deadline that are enough for a policy whose job writes checkpoints in each.
+_ENOUGH_SLOTS = 64
 #: Maximum number of spot machine types considered for a job.
 _MOST_CLASSES = 2
 #: Maximum planning horizon, as a multiple of the duration of the job.
@@ -241,9 +244,9 @@ class Planner:
             least_s = need.startup_s + need.core_hours * HOUR_S / max(_cores(spot[at]) for at in chosen)
             least_s = max(least_s, 2 * max(need.least_slot_s, _SLOTS_S[0]))  # a slot to start, and one to work
             wanted = _PATIENCE * least_s if need.left_s is None else min(need.left_s, _FAR * least_s)
-            slot_s = _slot_s(wanted, need.least_slot_s)
             held = [traces[at] for at in chosen]
             classes = [spot[at] for at in chosen]
+            slot_s = _slot_s(wanted, need, classes, catalogue.billing)
             slots_of = _whole(need.startup_s, slot_s), _whole(need.checkpoint_s, slot_s)
             shape = (key, tuple(chosen), slot_s, *slots_of, need.notice, need.keeps(slot_s))
             market = _kept(self._markets, shape, lambda: _market(catalogue.billing, classes, held, slot_s, need))
@@ -360,9 +363,18 @@ def _choose(spot: Sequence[MachineType], traces: Sequence[Trace], need: Need) ->
     return sorted(chosen)
 
 
-def _slot_s(wanted_s: float, least_s: float) -> float:
+def _slot_s(wanted_s: float, need: Need, classes: Sequence[MachineType], billing: Billing) -> float:
+    """Return the shortest slots with which a table is small: policies lose up to a slot at each interruption."""
+    least_s = need.least_slot_s
+    if not need.notice and need.between_s + need.checkpoint_s <= wanted_s / _ENOUGH_SLOTS:
+        least_s = max(least_s, need.between_s + need.checkpoint_s)  # then an interruption loses less than a slot
+    unit = math.gcd(*(_cores(one) for one in classes))
     for slot_s in _SLOTS_S:
-        if slot_s >= least_s and wanted_s <= slot_s * _MOST_SLOTS:
+        slots, hour = wanted_s / slot_s, HOUR_S / slot_s
+        work = need.core_hours * hour / unit
+        ages = 1.0 if billing.quantum_s * 2 <= HOUR_S and billing.cut_off != "first-hour-free" else hour + 1.0
+        states = slots * work * work / 2.0 * (2.0 * len(classes)) * 2.0 ** len(classes) * ages
+        if slot_s >= least_s and slots <= _MOST_SLOTS and states <= _MOST_STATES:
             return slot_s
     return _SLOTS_S[-1]
 
