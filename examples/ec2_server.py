@@ -1,7 +1,7 @@
 """The API of Amazon EC2, S3, IAM, STS and Service Quotas on this machine, with machines that run: to try GoFFish on.
 
     pip install 'goffish[aws,service]' 'moto[ec2,iam,s3,server]>=5.1'
-    python examples/ec2_server.py --interrupt-after 10 &
+    python examples/ec2_server.py --interrupt &
 
 The API is that of moto (https://docs.getmoto.org), which keeps machines as entries of a list. This program adds what a
 job needs from a real account: the user data of each machine runs as a process of this computer, with a metadata service
@@ -34,6 +34,7 @@ import numpy as np
 from moto.core.responses import ActionResult
 from moto.ec2.models import ec2_backends
 from moto.ec2.responses.spot_instances import SpotInstances
+from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 from moto.servicequotas.models import ServiceQuotasBackend
 
@@ -97,7 +98,7 @@ class Running:
     """A machine that runs its user data in a folder of its own."""
 
     def __init__(self, instance: Any, folder: Path, endpoint: str) -> None:
-        self.instance, self.metadata, self.began = instance, Metadata(), time.monotonic()
+        self.instance, self.metadata = instance, Metadata()
         self.noticed: float | None = None
         folder.mkdir()
         programs = folder / "bin"
@@ -109,7 +110,7 @@ class Running:
         # What the role of an instance profile gives to a machine of AWS.
         role = "aws_access_key_id = machine\naws_secret_access_key = machine"
         (folder / ".aws/config").write_text(f"[default]\nregion = {REGION}\nendpoint_url = {endpoint}\n{role}\n")
-        script = b64decode(instance.user_data).decode().replace("HOME=/root", f"HOME={folder}")
+        script = b64decode(str(instance.user_data)).decode().replace("HOME=/root", f"HOME={folder}")
         (folder / "user-data").write_text(script)
         environment = {
             "PATH": f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -144,8 +145,8 @@ class Running:
 class Machines:
     """Runs the machines in moto's list, and ends their entries when they have powered off."""
 
-    def __init__(self, folder: Path, endpoint: str, interrupt_after_s: float | None) -> None:
-        self._folder, self._endpoint, self._interrupt_after_s = folder, endpoint, interrupt_after_s
+    def __init__(self, folder: Path, endpoint: str, interrupt: bool, marked: dict[str, datetime]) -> None:
+        self._folder, self._endpoint, self._interrupt, self._marked = folder, endpoint, interrupt, marked
         self._running: dict[str, Running] = {}
 
     def look(self) -> None:
@@ -164,21 +165,26 @@ class Machines:
             elif one.noticed is not None and time.monotonic() - one.noticed >= NOTICE_S:
                 end_entry(one.instance, "Server.SpotInstanceTermination", "Spot instance termination")
                 self._end(name, "taken back")
-            elif (
-                self._interrupt_after_s is not None and one.instance.lifecycle == "spot"
-                and time.monotonic() - one.began >= self._interrupt_after_s
-            ):  # fmt: skip
-                self._interrupt_after_s = None
+            elif self._interrupt and one.instance.lifecycle == "spot" and worker_has_begun():
+                self._interrupt = False
                 one.announce()
+                self._marked[name] = datetime.now(UTC)
                 say(f"{name} will be taken back in {NOTICE_S:.0f} s")
 
     def _end(self, name: str, what: str) -> None:
+        self._marked.pop(name, None)
         self._running.pop(name).stop()
         say(f"{name} {what}")
 
     def stop(self) -> None:
         for name in list(self._running):
             self._end(name, "stopped with the server")
+
+
+def worker_has_begun() -> bool:
+    """Whether the worker of a job has announced itself in the folder of the job."""
+    buckets = s3_backends[ACCOUNT]["aws"].buckets.values()
+    return any("/worker-" in key for bucket in buckets for key in list(bucket.keys))
 
 
 def end_entry(instance: Any, code: str, message: str) -> None:
@@ -202,8 +208,21 @@ def spot_prices() -> dict[tuple[str, str], Trace]:
     return found
 
 
-def extend_moto(traces: dict[tuple[str, str], Trace]) -> None:
-    """Let the server answer with these prices, as moto has one price for all, and with quotas, which moto lacks."""
+def extend_moto(traces: dict[tuple[str, str], Trace], marked: dict[str, datetime]) -> None:
+    """Let the server answer with these prices, and with quotas and the machines marked for termination."""
+    listed = SpotInstances.describe_spot_instance_requests
+
+    def describe_requests(self: Any) -> ActionResult:
+        if "status-code" not in self._filters_from_querystring():
+            return listed(self)
+        rows = [
+            {
+                "SpotInstanceRequestId": f"sir-{name[2:]}", "State": "active", "InstanceId": name,
+                "Status": {"Code": "marked-for-termination", "UpdateTime": f"{at:%Y-%m-%dT%H:%M:%SZ}"},
+            }
+            for name, at in marked.items()
+        ]  # fmt: skip
+        return ActionResult({"SpotInstanceRequests": rows})
 
     def describe(self: Any) -> ActionResult:
         types, zone = self._get_param("InstanceTypes", []), self._get_param("AvailabilityZone")
@@ -231,6 +250,7 @@ def extend_moto(traces: dict[tuple[str, str], Trace]) -> None:
         return ActionResult({"SpotPriceHistory": page} | more)
 
     SpotInstances.describe_spot_price_history = describe
+    SpotInstances.describe_spot_instance_requests = describe_requests
     ServiceQuotasBackend.get_service_quota = lambda self, service_code, quota_code: {"Value": QUOTA}
 
 
@@ -260,17 +280,16 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=5555)
     parser.add_argument("--bucket", default="my-lake", help="bucket to create")
     parser.add_argument("--profile", default="goffish-worker", help="instance profile to create")
-    parser.add_argument(
-        "--interrupt-after", type=float, metavar="SECONDS", help="announce one interruption of a spot machine"
-    )
+    parser.add_argument("--interrupt", action="store_true", help="take back the first spot machine that works")
     given = parser.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # requests
-    extend_moto(spot_prices())
+    marked: dict[str, datetime] = {}
+    extend_moto(spot_prices(), marked)
     server, endpoint = ThreadedMotoServer("127.0.0.1", given.port, verbose=False), f"http://127.0.0.1:{given.port}"
     server.start()
     set_up(endpoint, given.bucket, given.profile)
     with tempfile.TemporaryDirectory(prefix="ec2-", ignore_cleanup_errors=True) as folder:
-        machines = Machines(Path(folder), endpoint, given.interrupt_after)
+        machines = Machines(Path(folder), endpoint, given.interrupt, marked)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         say(f"EC2 answers at {endpoint}")
         try:

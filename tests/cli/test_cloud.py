@@ -88,7 +88,6 @@ def test_policies(place: Place) -> None:
         (("policy", "aws"), "--region is required, or region in --provider-options"),
         (("policy", "aws", "--region", "us-east-1", "--storage", "lake"), "--storage lake: is not the URI of a bucket"),
         (("policy", "aws", "--region", "us-east-1", "--storage", "s3://*"), "s3://*: is not the URI of a bucket"),
-        (("check", "aws", "--storage", "lake"), "--storage lake: is not the URI of a bucket"),
         (("check", "azure"), "Invalid value for 'ACCOUNT': 'azure' is not one of 'aws'"),
         (("check", "aws", "--provider-options", "none.yaml"), "none.yaml: cannot be read"),
         (("machines", "aws", "--tag", "a"), "--tag a: give NAME=VALUE"),
@@ -143,6 +142,8 @@ def test_check_of_an_account_that_is_ready(server: Ec2Server, aws: Any, place: P
     assert ended.code == 0, ended.out
     assert "MISSING" not in ended.out and REGION in ended.out
     assert "Contents" not in bucket.list_objects_v2(Bucket="lake-of-jobs")  # nothing is left
+    assert_refused(refused := aws("check", "aws", "--storage", "lake"))
+    assert "--storage lake: is not the URI of a bucket" in refused.err
     missing = checks(aws("check", "aws", "--storage", "s3://no-lake/all", "--json"))["storage"]
     assert not missing[0] and missing[1].startswith("s3://no-lake/all: AWS s3 HeadBucket in us-east-1: ")
 

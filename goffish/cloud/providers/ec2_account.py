@@ -162,8 +162,10 @@ class Account:
         with needed_for("EC2", "cloud"):
             import boto3
             import botocore.exceptions
+            import botocore.parsers
 
         self.options, self._errors = options, botocore.exceptions
+        self._not_understood = botocore.parsers.ResponseParserError
         try:
             # Most programs for AWS read AWS_REGION; boto3 reads AWS_DEFAULT_REGION only.
             self._session = boto3.Session(region_name=options.region or os.environ.get("AWS_REGION"))
@@ -228,6 +230,9 @@ class Account:
                 raise self._refused(service, operation, error) from None
             except self._errors.BotoCoreError as error:
                 raise self._failed(service, operation, error) from None
+            except self._not_understood:  # an error page of a proxy or a server
+                text = f"AWS {service} {_operation(operation)} in {self.region}: the response is no answer of AWS"
+                raise JobError(f"{text}; retry later") from None
             self._compare_clocks(reply)
             return reply
         raise AssertionError  # the last repetition returns or raises

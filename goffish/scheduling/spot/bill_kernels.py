@@ -94,8 +94,8 @@ def bills(by_table, strategy, plan, rules, course, slots, starts, prices, peaks,
     """Run a job from each of `starts`; fills `found`, shape (starts, 4).
 
     An interruption is in the middle of its slot, and a decision at that price follows. `joints`: joint states of the
-    prices at the start of each slot, and at its highest ones, shape (2, slots). After the last slot of the history comes
-    the first one. Jobs that miss the deadline run on.
+    prices at the start of each slot, and at its highest ones, shape (2, slots). The first slot of the history follows
+    the last one. Jobs that miss the deadline run on.
     """
     for run in range(starts.size):
         state, choice, done, kept, boot_s, held_s, paid, price = QUIESCED, -1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0

@@ -32,7 +32,7 @@ _Found = TypeVar("_Found")
 #: Module of workers whose folder is in object storage.
 _REMOTE = "goffish.services.runners.remote_worker"
 #: Exit codes of workers after a notice: as it should be, or while their process was starting.
-AFTER_NOTICE = (NOTICED, -signal.SIGTERM, 128 + signal.SIGTERM)
+AFTER_NOTICE = (NOTICED, -signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGUSR1)
 #: Wrapper that appends the output of a command to the log given as its first argument.
 _LOGGED = ("/bin/sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
 
