@@ -73,6 +73,7 @@ SUITABLE = {
     "sources": "1",
     "meme": "a",
     "provider": "local",
+    "account": "aws",
     "store": "small.gofs",
     "reservoir": "made.reservoir",
     "output": "out.csv",
