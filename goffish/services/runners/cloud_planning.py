@@ -36,8 +36,8 @@ _Found = TypeVar("_Found")
 #: Slot lengths, in simulated seconds; each divides an hour.
 _SLOTS_S = (60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
 #: Maximum number of slots to the deadline, and of states of a table (units left and saved, slot, prices, choice, billed
-#: hour), which takes up to two seconds to build.
-_MOST_SLOTS, _MOST_STATES = 400, 40_000_000
+#: hour), which takes up to four seconds to build.
+_MOST_SLOTS, _MOST_STATES = 600, 80_000_000
 #: Number of slots to the deadline that are enough for a policy whose job writes checkpoints in each.
 _ENOUGH_SLOTS = 64
 #: Maximum number of spot machine types considered for a job.
