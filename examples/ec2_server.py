@@ -6,7 +6,7 @@
 The API is that of moto (https://docs.getmoto.org), which keeps machines as entries of a list. This program adds what a
 job needs from a real account: the user data of each machine runs as a process of this computer, with a metadata service
 that announces interruptions; a machine that powers off, or is taken back, ends. Spot prices are recorded ones of 2015,
-as a share of the price on demand. Nothing of it costs money, and nobody checks credentials or permissions.
+as a share of the price on demand. Nothing of it costs money, and no credentials or permissions are checked.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Metadata:
 
 
 class Running:
-    """A machine that runs its user data in a folder of its own."""
+    """A machine that runs its user data in a separate folder."""
 
     def __init__(self, instance: Any, folder: Path, endpoint: str) -> None:
         self.instance, self.metadata = instance, Metadata()

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import goffish as gf
-from goffish.cli.plot_commands import add_plot_commands
+from goffish.cli.plot_commands import add_commands
 from goffish.errors import InputError
 from tests.cases import grid
 from tests.plot.plot_cases import fake_run
@@ -24,7 +24,7 @@ def plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Run ``plot …`` in an empty folder; errors are raised."""
     monkeypatch.chdir(tmp_path)
     app = typer.Typer()
-    add_plot_commands(app)
+    add_commands(app)
 
     @app.callback()
     def _main() -> None: ...
@@ -113,7 +113,7 @@ def test_bad_input_is_one_clear_line(plot, tmp_path: Path) -> None:
 
 def test_help_needs_no_heavy_library() -> None:
     code = (
-        "import sys, typer; from goffish.cli.plot_commands import add_plot_commands; add_plot_commands(typer.Typer());"
+        "import sys, typer; from goffish.cli.plot_commands import add_commands; add_commands(typer.Typer());"
         "print([m for m in ('numpy', 'matplotlib', 'pyarrow', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
