@@ -62,6 +62,8 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
             ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_DEFAULT_REGION", "x"), ("AWS_EC2_METADATA_DISABLED", "true"),
         ):  # fmt: skip
             monkeypatch.setenv(name, value)
+        if kind == "s3":
+            monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)  # which wait for seconds
         fsspec.config.conf.clear()
         return f"s3://bucket{port}" if kind == "s3" else f"{kind}://127.0.0.1:{port}"
 
