@@ -48,7 +48,7 @@ EXTRAS = {
     "http": Extra("Records that clients push to a dataflow over HTTP", {"uvicorn": "uvicorn"}),
     "aws": Extra(
         "Machines of Amazon EC2, and object storage of Amazon S3: goffish cloud",
-        {"boto3": "boto3", "botocore": "boto3", "s3fs": "s3fs", "yaml": "pyyaml"},
+        {"aiobotocore": "aiobotocore", "boto3": "boto3", "botocore": "boto3", "s3fs": "s3fs", "yaml": "pyyaml"},
         ("cloud",),
     ),
     "service": Extra(
