@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from typer.core import TyperGroup
@@ -21,16 +22,16 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-class LazyCommands(Commands):
+class LazyCommands(Commands, ABC):
     """Command group with commands that are made when they are needed, as one run needs one of them."""
 
+    @abstractmethod
     def names(self) -> list[str]:
         """Return the names of these commands, in the order of the help."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make(self, name: str) -> Any:
         """Return a command."""
-        raise NotImplementedError
 
     def list_commands(self, ctx: Any) -> list[str]:
         made = self.names()

@@ -183,13 +183,13 @@ def check_options(method: str, options: Mapping[str, Any]) -> MethodOptions:
             else:
                 text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
             problems.setdefault(name, []).append(text)
-        told = "; ".join(
+        found = "; ".join(
             f"option {name}={_short(options[name])}: {', '.join(texts)}"
             if name in options
             else f"{f'option {name}: ' if name else ''}{', '.join(texts)}"
             for name, texts in problems.items()
         )
-        raise InputError(f"partitioning method {method}: {told}") from None
+        raise InputError(f"partitioning method {method}: {found}") from None
 
 
 def _short(value: Any) -> str:

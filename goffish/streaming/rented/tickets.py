@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 
-from goffish.errors import StoreError
+from goffish.errors import JobError, StoreError
 from goffish.extras import needed_for
 from goffish.gofs.files import Folder, NoSuchFileError
 from goffish.streaming.hosts.access import Access
@@ -24,7 +24,7 @@ from goffish.streaming.hosts.access import Access
 NAME = "machine.flow.goffish"
 _TICKETS, _FLOW, _FAILURES = "tickets", "flow", "failures"
 _BEFORE, _VALID = timedelta(hours=1), timedelta(days=400)
-_MOST_BYTES = 1 << 20
+_MOST_BYTES, _MOST_FILE_BYTES = 1 << 20, 64 << 20
 _TOKEN_BYTES = 32
 
 
@@ -223,9 +223,11 @@ class RunFolder:
             self._take(name, target)
 
     def _take(self, name: str, target: Path) -> None:
+        if ".." in name.split("/"):  # object storage accepts any name
+            raise JobError(f"{_FLOW}/{name}: leaves the folder of the run")
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self._store.read(f"{_FLOW}/{name}").to_pybytes())
+        path.write_bytes(self._store.read(f"{_FLOW}/{name}", _MOST_FILE_BYTES).to_pybytes())
 
     def put_failure(self, machine: str, text: str) -> None:
         """Write why this machine cannot join."""

@@ -1,4 +1,4 @@
-"""What machines need to join: who has it can join, and nobody else finds it."""
+"""What machines need to join: only those that have it can join, and it is read once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import grpc
 import pytest
 from cryptography import x509
 
+from goffish.errors import JobError
 from goffish.gofs.files import open_folder
 from goffish.streaming.hosts.access import Access, stop_server
 from goffish.streaming.rented.tickets import NAME, Authority, RunFolder, Ticket, access_of
@@ -112,6 +113,16 @@ def test_files_of_a_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     folder.take_file("../storage", tmp_path / "machine")
     folder.take_file("missing.py", tmp_path / "machine")
     assert len(list((tmp_path / "machine").iterdir())) == 2
+
+
+def test_names_that_leave_the_folder_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when an object in storage is written outside of the folder of the flow."""
+    store = open_folder(str(tmp_path / "storage"))
+    store.write("out.py", b"1")
+    monkeypatch.setattr(store, "list", lambda: ["flow/../out.py"])
+    with pytest.raises(JobError, match=r"flow/\.\./out\.py: leaves the folder of the run"):
+        RunFolder(store).take_flow(tmp_path / "here")
+    assert not (tmp_path / "out.py").exists()
 
 
 def test_failures(tmp_path: Path) -> None:
