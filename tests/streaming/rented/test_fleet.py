@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,12 @@ import pytest
 from goffish.cloud.catalogue import MachineType, read_catalogue
 from goffish.cloud.providers import Request, SimulatedProvider
 from goffish.errors import InputError, JobError
-from goffish.streaming.rented.fleet import MACHINE, RUN, Demand, Fleet, FlowMachine, Hooks, RentalLimits
+from goffish.streaming.flow_file import load_flow
+from goffish.streaming.rented.fleet import FLOW, MACHINE, RUN, Demand, Fleet, FlowMachine, Hooks, RentalLimits
+from goffish.streaming.rented.machines import Renting
+from goffish.streaming.rented.planned import PlannedMachines
+from tests.streaming.runtime.test_cluster import make_events
+from tests.streaming.runtime.test_hosts import write_flow
 
 CATALOGUE = read_catalogue({
     "machine_types": [
@@ -24,7 +30,7 @@ CATALOGUE = read_catalogue({
 
 
 class Flow:
-    """A flow that needs a number of machines, and what it was asked and told about them."""
+    """A flow that needs a number of machines, and what was asked and reported about them."""
 
     def __init__(self, size: int, types: Sequence[str] = ("small",)) -> None:
         self.size, self.types = size, types
@@ -153,7 +159,6 @@ def test_an_unknown_type() -> None:
 
 def test_machines_of_an_earlier_run() -> None:
     """Breaks when machines that a killed command has left run beside new ones, or get no ticket."""
-    cloud = SimulatedProvider(CATALOGUE)
     request = Request(machine_type="small", command=["x"], token="a", tags={RUN: "r", MACHINE: "m1"})
     cloud = SimulatedProvider(CATALOGUE, lambda command: 1e9)
     asyncio.run(cloud.request(request))
@@ -163,4 +168,26 @@ def test_machines_of_an_earlier_run() -> None:
         assert fleet.note_joined("m1") and flow.commands == ["m1 small"]
         time.sleep(0.05)
         assert running(cloud) == ["small"]
+    assert running(cloud) == []
+
+
+def test_a_policy_uses_machines_of_an_earlier_run(tmp_path: Path) -> None:
+    """Breaks when a machine of a killed run is idle beside the one that a plan has ordered in its place."""
+    make_events(tmp_path / "in", 10)
+    flow, saved = write_flow(tmp_path), tmp_path / "saved"
+    topology = load_flow(str(flow)).check()
+    saved.mkdir()
+    (saved / "rented.json").write_text('{"run": "r"}')
+    cloud = SimulatedProvider(CATALOGUE, lambda command: 1e9)
+    tags = {RUN: "r", FLOW: topology.name, MACHINE: "m1"}
+    asyncio.run(cloud.request(Request(machine_type="small", command=["x"], token="a", tags=tags)))
+    limits = RentalLimits(machine_types=("small",))
+    renting = Renting(provider=cloud, limits=limits, listen="127.0.0.1:0", look_s=0.005)
+    with PlannedMachines(topology, str(flow), renting, checkpoint=saved) as machines:
+        first = machines.start(0)
+        until(lambda: [one.key for one in machines.fleet.machines] == [first])
+        time.sleep(0.05)
+        assert running(cloud) == ["small"]
+        second = machines.start(0)
+        until(lambda: [one.key for one in machines.fleet.machines] == [first, second])
     assert running(cloud) == []
