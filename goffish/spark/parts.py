@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,16 +18,8 @@ if TYPE_CHECKING:
 Batches = Iterator[pa.RecordBatch]
 
 _COLUMNS = "name string, rows bigint, size bigint"
-#: Rows of one file, and of one batch on the way back.
-_FILE_ROWS, _BATCH_ROWS = 1 << 20, 1 << 14
-
-
-def write_parts(table: DataFrame, place: str) -> list[Part]:
-    """Write a table into a folder or URI and return its files.
-
-    A task that runs twice writes other files: only those count that are returned.
-    """
-    return _collected(table.mapInArrow(_Write(place), _COLUMNS))
+#: Rows of one batch on the way back.
+_BATCH_ROWS = 1 << 14
 
 
 def write_result_parts(table: DataFrame, target: str, of: str) -> list[Part]:
@@ -52,35 +43,6 @@ def _reported(part: Part) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
         [part._asdict()], pa.schema([("name", pa.string()), ("rows", pa.int64()), ("size", pa.int64())])
     )
-
-
-@dataclass(frozen=True)
-class _Write:
-    place: str
-
-    def __call__(self, batches: Batches) -> Batches:
-        try:
-            found: list[pa.RecordBatch] = []
-            for batch in batches:
-                found.append(batch)
-                if sum(one.num_rows for one in found) >= _FILE_ROWS:
-                    yield self._written(found)
-                    found = []
-            if found:
-                yield self._written(found)
-        finally:
-            forget_archives()
-
-    def _written(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        import pyarrow.parquet as pq
-
-        sink = pa.BufferOutputStream()
-        table = pa.Table.from_batches(batches)
-        pq.write_table(table, sink)
-        data = sink.getvalue()
-        name = f"{uuid.uuid4().hex}.parquet"
-        open_folder(self.place).write(name, data)
-        return _reported(Part(name, table.num_rows, data.size))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ of the second half puts them together again. Row by row, Spark's shuffle takes m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from goffish.gopher.spark.tasks import forget_archives
 from goffish.spark.ingest.keys import partition_keys
+from goffish.spark.ingest.stored import Batches, Stored, gathered
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-Batches = Iterator[pa.RecordBatch]
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Rows of one Arrow batch between Spark and Python; with blocks of `BLOCK_BYTES` such a batch stays below 2^28 bytes.
 BATCH_ROWS = 1 << 11
@@ -55,7 +54,7 @@ class Pack:
 
     def __call__(self, batches: Batches) -> Batches:
         try:
-            for table in _gathered(batches):
+            for table in gathered(batches, _PACKED_ROWS):
                 yield from self._packed(table)
         finally:
             forget_archives()
@@ -86,7 +85,8 @@ class Pack:
 
 
 def exchange(
-    tables: Sequence[tuple[DataFrame, Route]],
+    spark: SparkSession,
+    tables: Sequence[tuple[Stored | DataFrame, Route]],
     targets: int,
     function: Callable[[int, list[pa.Table | None]], pa.Table],
     schema: str,
@@ -120,7 +120,7 @@ def exchange(
             forget_archives()
 
     # The rows of a table say by their kind which one it was.
-    blocks = [_blocks(table, _From(route, number), keys) for number, (table, route) in enumerate(tables)]
+    blocks = [_blocks(spark, table, _From(route, number), keys) for number, (table, route) in enumerate(tables)]
     whole = blocks[0]
     for other in blocks[1:]:
         whole = whole.union(other)
@@ -128,7 +128,8 @@ def exchange(
 
 
 def grouped(
-    table: DataFrame,
+    spark: SparkSession,
+    table: Stored | DataFrame,
     route: Route,
     sizes: tuple[int, int],
     function: Callable[[int, int, pa.Table | None], pa.Table],
@@ -147,11 +148,11 @@ def grouped(
         finally:
             forget_archives()
 
-    every = table.sparkSession.range(targets * kinds).selectExpr(
+    every = spark.range(targets * kinds).selectExpr(
         "0 AS key", f"CAST(id DIV {kinds} AS INT) AS target", f"CAST(id % {kinds} AS INT) AS kind",
         "CAST(NULL AS BINARY) AS payload",
     )  # fmt: skip
-    return _blocks(table, route, None).union(every).groupBy("target", "kind").applyInArrow(receive, schema)
+    return _blocks(spark, table, route, None).union(every).groupBy("target", "kind").applyInArrow(receive, schema)
 
 
 def unpack(blocks: Iterable[pa.Buffer]) -> pa.Table | None:
@@ -169,8 +170,9 @@ class _From:
         return self.route(table)._replace(kind=self.number)
 
 
-def _blocks(table: DataFrame, route: Route, keys: Sequence[int] | None) -> DataFrame:
-    return table.mapInArrow(Pack(route, keys), _COLUMNS)
+def _blocks(spark: SparkSession, table: Stored | DataFrame, route: Route, keys: Sequence[int] | None) -> DataFrame:
+    pack = Pack(route, keys)
+    return table.mapped(spark, pack, _COLUMNS) if isinstance(table, Stored) else table.mapInArrow(pack, _COLUMNS)
 
 
 def _encode(tables: Iterable[pa.Table]) -> pa.Array:
@@ -182,16 +184,3 @@ def _encode(tables: Iterable[pa.Table]) -> pa.Array:
         limits.append(sink.tell())
     offsets = pa.py_buffer(np.array(limits, np.int32))
     return pa.Array.from_buffers(pa.binary(), len(limits) - 1, [None, offsets, sink.getvalue()])
-
-
-def _gathered(batches: Batches) -> Iterator[pa.Table]:
-    found: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        found.append(batch)
-        rows += batch.num_rows
-        if rows >= _PACKED_ROWS:
-            yield pa.Table.from_batches(found).combine_chunks()
-            found, rows = [], 0
-    if found:
-        yield pa.Table.from_batches(found).combine_chunks()

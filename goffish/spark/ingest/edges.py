@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.gofs.slices import distinct
 from goffish.spark.ingest.blocks import exchange
 from goffish.spark.ingest.clean import value_columns
-from goffish.spark.ingest.labels import SAMPLED, Vertices, numbered, tasks_for, with_numbers
+from goffish.spark.ingest.labels import Ends, Vertices, frame_of, tasks_for, with_numbers
 from goffish.spark.ingest.merge import Merge, ToRanges
-from goffish.spark.ingest.sources import FILE_BITS, TABLE_BITS
 from goffish.spark.ingest.spec import IngestSpec
+from goffish.spark.ingest.stored import FILES, Counted, File, Stored, Target, schema_of
 from goffish.spark.ingest.work import WorkFolder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Instances of one store; more are a sign of a period in the wrong unit.
 _MOST_INSTANCES = 1_000_000
@@ -85,25 +87,6 @@ def with_instance(rows: DataFrame, windows: Windows) -> DataFrame:
     return rows.withColumn("instance", F.expr(f"(time - {windows.start}) div {windows.period}"))
 
 
-def with_order(rows: DataFrame, splits: Iterable[tuple[int, str, int]]) -> DataFrame:
-    """Rows with one number, ``order``, that sorts them as the columns `ORDER` do, which it replaces.
-
-    `splits` are the distinct values of ``input``, ``file`` and ``block``. One task of Spark has read all rows of a
-    split, one after the other.
-    """
-    from pyspark.sql import functions as F
-
-    number, file, block = zip(*sorted(splits), strict=True) if splits else ((), (), ())
-    turns = pa.table({
-        "input": pa.array(number, pa.int32()), "file": pa.array(file), "block": pa.array(block, pa.int64()),
-        "turn": pa.array(np.arange(len(number))),
-    })  # fmt: skip
-    found = rows.join(F.broadcast(rows.sparkSession.createDataFrame(turns)), ["input", "file", "block"])
-    bits = TABLE_BITS if len(number) < 1 << (63 - TABLE_BITS) else FILE_BITS
-    row = F.col("at").bitwiseAND((1 << bits) - 1)
-    return found.withColumn("order", F.shiftleft("turn", bits).bitwiseOR(row)).drop("turn")
-
-
 def split_duplicates(rows: DataFrame, by: list[str]) -> DataFrame:
     """Marks, for the rule ``duplicates: drop``, every row but the first of each edge: the column ``again``."""
     from pyspark.sql import Window
@@ -116,73 +99,88 @@ class Edges(NamedTuple):
     """The edges of the template, `table`: ``edge`` (numbered by their ends), ``u``, ``v`` and the values.
 
     `entries` are those of the instances, in the same columns and ``instance``; there are `kept` of them (without
-    instances: as many as edges).
+    instances: as many as edges). `loops` of the edges are self-loops.
     """
 
-    table: DataFrame
-    size: int
-    entries: DataFrame | None
+    table: Stored
+    entries: Stored | None
     kept: int
+    loops: int
+
+    @property
+    def size(self) -> int:
+        return self.table.size
 
 
-def find_bounds(rows: DataFrame, vertices: Vertices, spec: IngestSpec, count: int) -> ToRanges:
+def find_bounds(
+    sample: pa.Table, vertices: Vertices, windows: Windows | None, ends: Ends, count: int, spark: SparkSession
+) -> ToRanges:
     """Ranges of the first end that hold about as many rows each, from a sample; they change no number of an edge."""
-    tasks, ends = tasks_for(count), vertices.ends(directed=spec.directed)
-    if tasks == 1:
-        return ToRanges(np.empty(0, np.int64), ends)
-    some = rows.select("source", "target").sample(min(1.0, SAMPLED * tasks / count), 1)
-    first = np.sort(ends(with_numbers(some, vertices).toArrow().combine_chunks()).column("u").to_numpy())
-    if not first.size:
-        return ToRanges(first, ends)
-    return ToRanges(distinct(first[np.arange(1, tasks) * first.size // tasks]).astype(np.int64), ends)
+    tasks, spans = tasks_for(count), None if windows is None else (windows.start, windows.period)
+    if tasks == 1 or not sample.num_rows:
+        return ToRanges(np.empty(0, np.int64), ends, spans)
+    if sample.schema.field("source").type != pa.int64():
+        numbers = frame_of(with_numbers(spark.createDataFrame(sample), vertices, spark), spark)
+        sample = numbers.toArrow().combine_chunks()
+    first = np.sort(ends(sample).column("u").to_numpy())
+    return ToRanges(distinct(first[np.arange(1, tasks) * first.size // tasks]).astype(np.int64), ends, spans)
 
 
-def make_edges(work: WorkFolder, links: DataFrame, spec: IngestSpec, bounds: Callable[[], ToRanges]) -> Edges:
+def make_edges(
+    work: WorkFolder, links: Callable[[], Stored | DataFrame], spec: IngestSpec, bounds: Callable[[], ToRanges]
+) -> Edges:
     """Merge duplicates and number the edges.
 
-    `links` has the ends (``source`` and ``target``, or ``u`` and ``v``), ``order``, the values, and ``instance`` where
-    there are any. They are cut into ranges, each of which one task sorts and merges.
+    `links` have the ends (``source`` and ``target``, or ``u`` and ``v``), ``order``, the values, and ``time`` where
+    there are instances. They are cut into ranges, each of which one task sorts and merges.
 
     Raises
     ------
     InputError
         The weights of an edge add up to infinity.
     """
-    from pyspark.sql import functions as F
-
     values, timed = value_columns(spec), spec.instances is not None
-    kinds = {field.name: field.dataType.simpleString() for field in links.schema.fields}
-    schema = ", ".join(
-        [
-            "u bigint",
-            "v bigint",
-            "instance bigint",
-            "place bigint",
-            *(f"{name} {kinds[name]}" for name in values),
-            "chunk int",
-        ]
-    )
-    ends = ["u", "v"] if "u" in links.columns else ["source", "target"]
-    columns = [*ends, *(["instance"] if timed else []), "order", *values]
-    merge = Merge(spec.clean.duplicates, values, timed)
 
-    def make() -> DataFrame:
-        ranges = bounds()
-        return exchange([(links.select(*columns), ranges)], ranges.bounds.size + 1, merge, schema)
+    def write(target: Target) -> tuple[DataFrame, pa.Schema]:
+        ranges, table = bounds(), links()
+        kinds = schema_of(table)
+        ends = ["u", "v"] if "u" in kinds.names else ["source", "target"]
+        chosen = table.select(*ends, *(["time"] if timed else []), "order", *values)
+        own = [("u", pa.int64()), ("v", pa.int64()), ("instance", pa.int64()), ("place", pa.int64())]
+        schema = pa.schema([*own, *(kinds.field(name) for name in values)])
+        keep = _KeepEdges(target, Merge(spec.clean.duplicates, values, timed))
+        return exchange(work.spark, [(chosen, ranges)], ranges.bounds.size + 1, keep, FILES), schema
 
-    stored = work.step("edges", make)
-    totals = {
-        "edges": F.count_if(F.col("instance").isNull()),
-        "kept": F.count("*"),
-        "endless": F.count_if(F.col("weight") == float("inf")) if "weight" in values else F.lit(0),
-    }
-    counted = stored.groupBy("chunk").agg(*(value.alias(name) for name, value in totals.items())).collect()
-    sizes = {row["chunk"]: int(row["edges"]) for row in counted}
-    size, kept, endless = (sum(int(row[name]) for row in counted) for name in totals)
+    files, schema = work.written("edges", write)
+    endless, loops = (sum(file.about[name] for file in files) for name in ("endless", "loops"))
     if endless:
         raise InputError(
             f"clean.duplicates = 'sum': the weights of {endless:,} edges add up to infinity; scale all weights down"
         )
-    edges = numbered(stored, sizes, "edge")
-    template = edges.where("instance is null").drop("instance") if timed else edges.drop("instance")
-    return Edges(template, size, edges.where("instance is not null") if timed else None, kept - size if timed else size)
+    edges = work.stored(files, schema)
+    table = edges.with_column("edge", pa.int64(), Counted(edges.starts)).select("edge", "u", "v", *values)
+    if not timed:
+        return Edges(table, None, table.size, loops)
+    more = [File(*file.about["entries"]) for file in files]
+    entries = work.stored(more, schema).with_column("edge", pa.int64(), Counted(edges.starts, ("place",)))
+    entries = entries.select("edge", "u", "v", "instance", *values)
+    return Edges(table, entries, entries.size, loops)
+
+
+@dataclass(frozen=True)
+class _KeepEdges:
+    """Writes the edges of a range, and beside them those of the instances."""
+
+    target: Target
+    merge: Merge
+
+    def __call__(self, chunk: int, tables: Sequence[pa.Table | None]) -> pa.Table:
+        edges, about = self.merge(tables), dict[str, Any]()
+        endless = pc.is_inf(edges.column("weight")) if "weight" in edges.column_names else pa.array([False])
+        if self.merge.instances:
+            own = edges.column("instance").is_valid()
+            entries, edges = edges.filter(own), edges.filter(pc.invert(own))
+            about["entries"] = [self.target.write(entries), entries.num_rows]
+        loops = pc.equal(edges.column("u"), edges.column("v"))
+        about |= {name: pc.sum(which).as_py() or 0 for name, which in (("endless", endless), ("loops", loops))}
+        return self.target.report(chunk, edges, **about)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,30 +14,28 @@ from goffish.gofs.slices import distinct
 from goffish.graph.labels import vertex_dtype
 from goffish.spark.ingest.blocks import Sent, exchange
 from goffish.spark.ingest.spec import IngestSpec
+from goffish.spark.ingest.stored import FILES, Counted, Keep, Stored, Target, Write, schema_of
 from goffish.spark.ingest.work import Shared, WorkFolder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Rows that one task sorts; how many tasks there are changes no number.
 _ROWS_PER_TASK = 1 << 18
 #: Vertices that a join sends to all executors: some 100 MB in the memory of the driver's JVM.
 _SMALL = 1 << 20
-#: Rows that are looked at for each range of edges or labels.
-SAMPLED = 200
 #: Labels whose range is at most so many times their number are looked up in a table of the range.
 _SPARSE = 8
-_LABELS = "label bigint, chunk int, place bigint"
-_BITS = 33  # of `monotonically_increasing_id`, for the row inside a task
 
 
 class Vertices(NamedTuple):
-    """The vertices: `table` has the columns ``label`` and ``number``; labels that are just 0 … n-1 are `implicit`.
+    """The vertices, ascending.
 
-    `labels` and `first` find the numbers of whole numbers, as `Ends` says.
+    `table` has the columns ``label`` and ``number``; labels that are just 0 … n-1 are `implicit`. `labels` and `first`
+    find the numbers of whole numbers, as `Ends` says.
     """
 
-    table: DataFrame
+    table: Stored
     size: int
     implicit: bool
     labels: Shared | None = None
@@ -57,62 +55,44 @@ def tasks_for(rows: int) -> int:
     return max(1, min(10_000, rows // _ROWS_PER_TASK))
 
 
-def in_ranges(table: DataFrame, by: list[str], rows: int) -> DataFrame:
-    """`table` cut into ranges of the keys in `by`, in ascending order; `rows`, an estimate, decides how many."""
+def in_ranges(table: DataFrame, by: str, rows: int) -> DataFrame:
+    """`table` sorted by a column; `rows`, an estimate, decides in how many tasks."""
     tasks = tasks_for(rows)
-    return table.repartitionByRange(tasks, *by) if tasks > 1 else table.repartition(1)
+    cut = table.repartitionByRange(tasks, by) if tasks > 1 else table.repartition(1)
+    return cut.sortWithinPartitions(by)
 
 
-def numbered(table: DataFrame, sizes: Mapping[int, int], name: str) -> DataFrame:
-    """The number of each row, from 0, in the column `name`, from its ``place`` in its ``chunk`` of so many rows.
-
-    The ranges before hold all rows with smaller keys: their sizes are added up.
-    """
-    from pyspark.sql import functions as F
-
-    if len(sizes) < 2:
-        return table.drop("chunk").withColumnRenamed("place", name)
-    chunks = np.array(sorted(sizes), np.int32)
-    starts = np.cumsum([0, *(sizes[chunk] for chunk in chunks[:-1].tolist())], dtype=np.int64)
-    first = F.broadcast(table.sparkSession.createDataFrame(pa.table({"chunk": chunks, "start": starts})))
-    found = table.join(first, "chunk").withColumn(name, F.col("start") + F.col("place"))
-    return found.drop("chunk", "place", "start")
-
-
-def sizes_of(table: DataFrame) -> dict[int, int]:
-    """Rows of each chunk."""
-    return {row["chunk"]: int(row["count"]) for row in table.groupBy("chunk").count().collect()}
-
-
-def number_vertices(work: WorkFolder, rows: DataFrame, more: Sequence[DataFrame], count: int) -> Vertices:
+def number_vertices(
+    work: WorkFolder, rows: Stored | DataFrame, more: Sequence[Stored | DataFrame], sample: pa.Table, count: int
+) -> Vertices:
     """Number the labels in ascending order: whole numbers by value, texts by their bytes in UTF-8.
 
     That is the numbering of `goffish.graph.from_edges`. Labels are the columns ``source`` and ``target`` of `rows` and
-    ``label`` of `more`; there are about `count` rows.
+    `sample`, some of them, and ``label`` of `more`; there are about `count` rows.
     """
-    from pyspark.sql import functions as F
+    kind = schema_of(rows).field("source").type
+    whole = kind == pa.int64()
+    tables = [_columns(rows, "source", "target"), *(_columns(table, "label") for table in more)]
+    schema = pa.schema([("label", kind)])
 
-    whole = rows.schema["source"].dataType.typeName() == "long"
-    tables = [rows.select("source", "target"), *(table.select("label") for table in more)]
-
-    def sort() -> DataFrame:
+    def sort(target: Target) -> tuple[DataFrame, pa.Schema]:
         if whole:
-            bounds = _label_bounds(tables, count)
-            return exchange([(table, _ToLabels(bounds)) for table in tables], bounds.size + 1, _sort_labels, _LABELS)
-        every = rows.select(F.col("source").alias("label")).union(rows.select("target"))
-        for table in tables[1:]:
-            every = every.union(table)
-        ordered = in_ranges(every.distinct(), ["label"], count).sortWithinPartitions("label")
-        ordered = ordered.withColumn("chunk", F.spark_partition_id())
-        place = F.monotonically_increasing_id() - F.shiftleft(F.col("chunk").cast("bigint"), _BITS)
-        return ordered.withColumn("place", place)
+            bounds = _label_bounds(sample, count)
+            keep = Keep(target, _sort_labels)
+            routed = [(table, _ToLabels(bounds)) for table in tables]
+            return exchange(work.spark, routed, bounds.size + 1, keep, FILES), schema
+        frames = [frame_of(table, work.spark) for table in tables]
+        every = frames[0].selectExpr("source AS label").union(frames[0].select("target"))
+        for frame in frames[1:]:
+            every = every.union(frame)
+        return in_ranges(every.distinct(), "label", count).mapInArrow(Write(target, schema), FILES), schema
 
-    stored = work.step("labels", sort)
-    sizes = sizes_of(stored)
-    table, size = numbered(stored, sizes, "number"), sum(sizes.values())
+    stored = work.stored(*work.written("labels", sort))
+    size, numbers = stored.size, Counted(stored.starts)
+    table = stored.with_column("number", pa.int64(), numbers)
     if not whole:
         return Vertices(table, size, implicit=False)
-    labels = np.sort(stored.select("label").toArrow().column("label").to_numpy())
+    labels = stored.collected().column("label").to_numpy()
     if not size or (labels[0], labels[-1]) == (0, size - 1):
         return Vertices(table, size, implicit=size > 0)
     first, width = int(labels[0]), int(labels[-1]) - int(labels[0]) + 1
@@ -123,14 +103,22 @@ def number_vertices(work: WorkFolder, rows: DataFrame, more: Sequence[DataFrame]
     return Vertices(table, size, implicit=False, labels=work.share(places), first=first)
 
 
-def _label_bounds(tables: Sequence[DataFrame], count: int) -> NDArray[np.int64]:
+def _columns(table: Stored | DataFrame, *names: str) -> Stored | DataFrame:
+    return table.select(*names)
+
+
+def frame_of(table: Stored | DataFrame, spark: SparkSession) -> DataFrame:
+    """A table for Spark's operators."""
+    return table.frame(spark) if isinstance(table, Stored) else table
+
+
+def _label_bounds(sample: pa.Table, count: int) -> NDArray[np.int64]:
     """Where ranges begin that hold about as many distinct labels each, from a sample; they change no number."""
     tasks = tasks_for(count)
-    if tasks == 1:
+    if tasks == 1 or not sample.num_rows:
         return np.empty(0, np.int64)
-    some = [table.sample(min(1.0, SAMPLED * tasks / count), 1).toArrow() for table in tables]
-    found = distinct(np.concatenate([column.to_numpy() for table in some for column in table.columns]))
-    return found[np.arange(1, tasks) * found.size // tasks].astype(np.int64) if found.size else np.empty(0, np.int64)
+    found = distinct(np.concatenate([column.to_numpy() for column in sample.columns]))
+    return distinct(found[np.arange(1, tasks) * found.size // tasks]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -147,8 +135,7 @@ class _ToLabels:
 
 def _sort_labels(chunk: int, tables: Sequence[pa.Table | None]) -> pa.Table:
     labels = distinct(np.concatenate([table.column("label").to_numpy() for table in tables if table is not None]))
-    chunks = np.full(labels.size, chunk, np.int32)
-    return pa.table({"label": labels, "chunk": chunks, "place": np.arange(labels.size)})
+    return pa.table({"label": labels})
 
 
 @dataclass(frozen=True)
@@ -187,13 +174,12 @@ def beside(table: DataFrame, size: int) -> DataFrame:
     return F.broadcast(table) if size <= _SMALL else table
 
 
-def with_numbers(rows: DataFrame, vertices: Vertices) -> DataFrame:
+def with_numbers(rows: Stored | DataFrame, vertices: Vertices, spark: SparkSession) -> Stored | DataFrame:
     """Rows with the numbers of their ends, ``u`` and ``v``, in place of labels that are texts."""
-    from pyspark.sql import functions as F
-
-    if rows.schema["source"].dataType.typeName() == "long":
+    if schema_of(rows).field("source").type == pa.int64():
         return rows
+    rows, known = frame_of(rows, spark), vertices.table.frame(spark)
     for name, number in (("source", "u"), ("target", "v")):
-        ends = vertices.table.select(F.col("label").alias(name), F.col("number").alias(number))
+        ends = known.selectExpr(f"label AS {name}", f"number AS {number}")
         rows = rows.join(beside(ends, vertices.size), name)
     return rows.drop("source", "target")

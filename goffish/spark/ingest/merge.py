@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.spark.ingest.blocks import Sent
@@ -17,14 +18,20 @@ from goffish.spark.ingest.labels import Ends
 class ToRanges:
     """Sends links to ranges of ``u``: those before the first of `bounds`, those from there on before the second, …
 
-    `ends` numbers their ends first.
+    `ends` numbers their ends first. `spans` are the start and the period of instances, which say for the ``time`` of
+    links to which ``instance`` they belong.
     """
 
     bounds: NDArray[np.int64]
     ends: Ends
+    spans: tuple[int, int] | None = None
 
     def __call__(self, links: pa.Table) -> Sent:
         links = self.ends(links)
+        if self.spans is not None:
+            start, period = self.spans
+            instance = pc.divide(pc.subtract(links.column("time"), start), period)
+            links = links.drop_columns("time").append_column("instance", instance)
         target = np.searchsorted(self.bounds, links.column("u").to_numpy(), side="right")
         return Sent(links, np.arange(links.num_rows), target)
 
@@ -38,7 +45,7 @@ class Merge:
     being in an instance, and a row with a negative order is in its instance without changing the template: an edge of
     a store that rows are added to is one of the former and several of the latter. What comes out: ``u``, ``v``,
     ``instance`` (null: an edge of the template), ``place`` (of the edge among those of the range, ordered by u and
-    v), the values and ``chunk``.
+    v) and the values.
 
     Attributes
     ----------
@@ -54,15 +61,10 @@ class Merge:
     values: Sequence[str]
     instances: bool
 
-    def __call__(self, chunk: int, tables: Sequence[pa.Table | None]) -> pa.Table:
-        """The edges of one range, with its number in the column ``chunk``."""
+    def __call__(self, tables: Sequence[pa.Table | None]) -> pa.Table:
+        """Edges of the template, then those of the instances."""
         (links,) = tables
         assert links is not None
-        edges = self._merged(links)
-        return edges.append_column("chunk", pa.array(np.full(edges.num_rows, chunk, np.int32)))
-
-    def _merged(self, links: pa.Table) -> pa.Table:
-        """Edges of the template, then those of the instances."""
         u, v, order = (links.column(name).to_numpy() for name in ("u", "v", "order"))
         if self.rule == "keep":
             at = np.lexsort((order, v, u))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.gofs.files import open_folder
@@ -26,9 +27,11 @@ from goffish.graph import Graph, from_edges
 from goffish.graph.labels import vertex_dtype
 from goffish.partition import assign, kernels
 from goffish.spark.ingest.blocks import Sent, exchange
+from goffish.spark.ingest.edges import Edges
 from goffish.spark.ingest.labels import Vertices
 from goffish.spark.ingest.slices import find_all_pieces
 from goffish.spark.ingest.spec import IngestSpec
+from goffish.spark.ingest.stored import Stored
 from goffish.spark.ingest.work import Shared, WorkFolder
 from goffish.spark.ingest.write import Places, make_places
 
@@ -59,18 +62,18 @@ def choose_method(spec: IngestSpec, edges: int) -> str:
 
 
 def place_vertices(
-    work: WorkFolder, edges: DataFrame, vertices: Vertices, count: int, spec: IngestSpec
+    work: WorkFolder, edges: Edges, vertices: Vertices, spec: IngestSpec
 ) -> tuple[Places, dict[str, Any]]:
     """Where every vertex goes, and figures of the partitioning.
 
-    `edges` has the columns ``u`` and ``v``, `count` rows. The figures hold the edge cut of METIS where another method
-    was chosen and the graph is small.
+    The figures hold the edge cut of METIS where another method was chosen and the graph is small.
     """
+    count = edges.size
     parts, method = spec.partition.parts, choose_method(spec, count)
     if method == "metis" or count <= spec.partition.metis_limit:
 
         def place() -> pa.Table:
-            graph, figures = _collect(edges, vertices.size, spec), {}
+            graph, figures = _collect(edges.table, vertices.size, spec), {}
             if method != "metis" and count <= _COMPARED and parts > 1:
                 other = assign(graph, parts, "metis", **method_options(spec, "metis"))
                 source, target, _, _ = graph.edge_columns()
@@ -83,9 +86,9 @@ def place_vertices(
 
     def place_there() -> DataFrame:
         owner = work.table("owners", lambda: pa.table({"owner": _fennel(work, edges, vertices.size, spec)}))
-        return make_places(edges, work.share(owner.column("owner").to_numpy()), vertices, parts)
+        return make_places(work.spark, edges.table, work.share(owner.column("owner").to_numpy()), vertices, parts)
 
-    return Places.of(work.step("places", place_there).toArrow()), {}
+    return Places.of(work.step("places", place_there).collected()), {}
 
 
 def method_options(spec: IngestSpec, method: str) -> dict[str, Any]:
@@ -95,33 +98,36 @@ def method_options(spec: IngestSpec, method: str) -> dict[str, Any]:
     return options if rules.imbalance is None else {**options, "imbalance": rules.imbalance}
 
 
-def _collect(edges: DataFrame, n: int, spec: IngestSpec) -> Graph:
-    kind = "int" if vertex_dtype(n) is np.int32 else "bigint"
-    pairs = edges.select(edges["u"].cast(kind), edges["v"].cast(kind)).toArrow()
-    source, target = (pairs.column(at).to_numpy() for at in (0, 1))
+def _collect(edges: Stored, n: int, spec: IngestSpec) -> Graph:
+    source, target = (np.empty(edges.size, vertex_dtype(n)) for _ in range(2))
+    for number, start in enumerate(edges.starts.tolist()):
+        pairs = edges.select("u", "v").table(number)
+        for column, name in ((source, "u"), (target, "v")):
+            column[start : start + pairs.num_rows] = pairs.column(name).to_numpy()
     return from_edges(source, target, directed=spec.directed, labels=np.arange(n), self_loops="keep", parallel="keep")
 
 
-def _fennel(work: WorkFolder, edges: DataFrame, n: int, spec: IngestSpec) -> NDArray[np.int32]:
-    from pyspark.sql import functions as F
-
+def _fennel(work: WorkFolder, edges: Edges, n: int, spec: IngestSpec) -> NDArray[np.int32]:
     parts = spec.partition.parts
-    pairs = edges.select("u", "v").where("u <> v")
+    pairs: Stored | DataFrame = edges.table.select("u", "v")
+    links = edges.size - edges.loops
     if spec.directed or spec.clean.duplicates == "keep":
-        pairs = pairs.select(F.least("u", "v").alias("u"), F.greatest("u", "v").alias("v")).distinct()
-    links = pairs.count()
+        ends = edges.table.select("u", "v").frame(work.spark).where("u <> v")
+        pairs = ends.selectExpr("least(u, v) AS u", "greatest(u, v) AS v").distinct()
+        links = pairs.count()
     # Neighboring numbers often belong together: labels are sorted, and many come from a crawl or a grid.
     owner = (np.arange(n) * parts // max(n, 1)).astype(np.int32)
     if parts == 1 or not links:
         return owner
     count = max(1, min(_MOST_BLOCKS, 2 * links // _BLOCK_ARCS))
     chosen = _Blocks(count, spec.partition.seed, work.place)
-    made = work.step("blocks", lambda: exchange([(pairs, chosen)], count, chosen.gather, _BLOCKS)).toArrow()
-    numbers = made.column("block").to_pylist()
-    names = dict(zip(numbers, made.column("name").to_pylist(), strict=True))
+    made = work.step("blocks", lambda: exchange(work.spark, [(pairs, chosen)], count, chosen.gather, _BLOCKS))
+    blocks = made.collected()
+    numbers = blocks.column("block").to_pylist()
+    names = dict(zip(numbers, blocks.column("name").to_pylist(), strict=True))
     own = {
         number: np.frombuffer(value.as_buffer(), np.int64)
-        for number, value in zip(numbers, made.column("vertices"), strict=True)
+        for number, value in zip(numbers, blocks.column("vertices"), strict=True)
     }
     waves = min(_WAVES, count)
     for _ in range(_PASSES):
@@ -156,6 +162,7 @@ class _Blocks:
     place: str
 
     def __call__(self, pairs: pa.Table) -> Sent:
+        pairs = pairs.filter(pc.not_equal(pairs.column("u"), pairs.column("v")))
         u, v = (self._of(pairs.column(name).to_numpy()) for name in "uv")
         apart = np.flatnonzero(u != v)
         return Sent(pairs, np.concatenate((np.arange(u.size), apart)), np.concatenate((u, v[apart])))

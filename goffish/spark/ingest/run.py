@@ -14,6 +14,8 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from goffish.errors import GoffishError, GoffishWarning, InputError, StoreError
 from goffish.gofs import check_store_place
 from goffish.gofs.files import Folder, open_folder
@@ -31,15 +33,16 @@ from goffish.spark.ingest.edges import (
     make_edges,
     split_duplicates,
     with_instance,
-    with_order,
 )
 from goffish.spark.ingest.labels import number_vertices, with_numbers
-from goffish.spark.ingest.loads import STORE_INPUT, STORE_SPLIT, Earlier, find_news, find_versions
+from goffish.spark.ingest.loads import STORE_INPUT, Earlier, find_news, find_versions
 from goffish.spark.ingest.partition import choose_method, method_options, place_vertices
 from goffish.spark.ingest.plan import Plan
+from goffish.spark.ingest.rows import Rows, keep_rows, ordered
 from goffish.spark.ingest.sources import check_tables, open_inputs, pinned, unreadable, versions
 from goffish.spark.ingest.spec import IngestSpec, read_spec
 from goffish.spark.ingest.stats import component_figures, degree_figures
+from goffish.spark.ingest.stored import Stored
 from goffish.spark.ingest.vertices import DUPLICATE, MERGED, VertexRows, mark_rows
 from goffish.spark.ingest.work import Announce, WorkFolder
 from goffish.spark.parts import write_result_parts
@@ -48,8 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Changes when the same specification and inputs would give other steps.
-_FORMAT = 7
-Splits = set[tuple[int, str, int]]
+_FORMAT = 8
 #: What a quarantine folder may hold: what this job writes, and what Spark once wrote.
 _QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary", "_partial", MANIFEST)
 
@@ -222,17 +224,8 @@ def _inner(outer: SparkSession) -> Iterator[SparkSession]:
                 inner.conf.unset(key) if old is None else inner.conf.set(key, old)
 
 
-def _counted(stored: DataFrame) -> tuple[int, Counter[str], Splits]:
-    """How many rows are usable and how many each rule stops, and the pieces of files that rows were read from."""
-    counts: Counter[str] = Counter()
-    kept, splits = 0, set()
-    for row in stored.groupBy("input", "file", "block", "rule").count().collect():
-        if row["rule"] is None:
-            kept += row["count"]
-        else:
-            counts[row["rule"]] += row["count"]
-        splits.add((row["input"], row["file"], row["block"]))
-    return kept, counts, splits
+#: A quarantine without rows.
+_NONE = pa.schema([("input", pa.int32()), *((name, pa.string()) for name in ("file", "rule", "row"))]).empty_table()
 
 
 class _Job:
@@ -305,54 +298,56 @@ class _Job:
         self, folder: Folder, work: WorkFolder, tables: list[DataFrame], described: list[list[DataFrame]]
     ) -> None:
         spec, report = self.spec, self.report
+        every_row = spec.clean.duplicates == "drop"
         with self._step("rows"):
-            stored = self._parsed(work, "rows", lambda: parsed_rows(tables, spec))
-            splits = self._count(stored)
-            rows = stored.where("rule is null").drop("rule")
-            old, old_rows = 0, 0
+            parsed = self._parsed(work, "rows", lambda: parsed_rows(tables, spec), every_row=every_row)
+            self._count(parsed)
+            sources, old, old_rows = [parsed], 0, 0
             if self._earlier is not None:
-                links = work.step("earlier", partial(self._earlier.links, self.spark, spec))
-                rows, splits = rows.unionByName(links), splits | {STORE_SPLIT}
-                old_rows = links.count()
-                old = self._earlier.manifest.info.num_edges
+                made = partial(self._earlier.links, self.spark, spec)
+                sources.append(keep_rows(work, "earlier", made, every_row=every_row))
+                old, old_rows = self._earlier.manifest.info.num_edges, sources[1].kept.size
                 old = old if spec.instances is None else old_rows - old
+            rows = ordered(sources, None if spec.instances is None else STORE_INPUT)
         with self._step("vertices"):
-            parsed = self._parsed_vertices(work, described)
-            windows = self._windows([rows, *(table for table, _ in parsed if "time" in table.columns)])
-            describing = self._described(work, parsed, windows)
+            described_rows = self._parsed_vertices(work, described)
+            timed = [one for one in (rows, *described_rows) if "time" in one.schema.names]
+            windows = self._windows([one.select("time").frame(self.spark) for one in timed])
+            describing = self._described(work, described_rows, windows)
+        links: Stored | DataFrame = rows
         with self._step("labels"):
-            if spec.clean.duplicates == "drop":
-                rows = self._without_duplicates(work, self._ordered(rows, splits), windows)
-            left = report.rows - report.quarantined
-            more = [one.table for one in describing]
+            if every_row:
+                links = self._without_duplicates(work, rows.frame(self.spark), windows)
+            left, count = report.rows - report.quarantined, report.rows - report.quarantined + old_rows
+            more: list[Stored | DataFrame] = [one.table for one in describing]
             if self._earlier is not None:
                 more.append(self._earlier.labels(self.spark, spec))
-            vertices = number_vertices(work, rows, more, left + old_rows + self._vertex_rows)
+            sample = pa.concat_tables(one.sample for one in sources)
+            vertices = number_vertices(work, links, more, sample, count + self._vertex_rows)
             report.vertices = vertices.size
         with self._step("edges"):
-            links = with_numbers(self._ordered(rows, splits), vertices)
-            if windows is not None:
-                links = with_instance(links, windows)
-            edges = make_edges(work, links, spec, partial(find_bounds, rows, vertices, spec, left + old_rows))
+            ends = vertices.ends(directed=spec.directed)
+            bounds = partial(find_bounds, sample, vertices, windows, ends, count, self.spark)
+            edges = make_edges(work, partial(with_numbers, links, vertices, self.spark), spec, bounds)
             report.edges, report.kept = edges.size, edges.kept - old
             report.merged = left - report.kept
         with self._step("owners"):
-            places, figures = place_vertices(work, edges.table, vertices, edges.size, spec)
+            places, figures = place_vertices(work, edges, vertices, spec)
         with self._step("slices"):
             plan = write.make_plan(places, vertices, spec, self._store, windows)
             spots = work.share(places.spot)
-            written = write.collect_reports(write.write_slices_of(plan, edges.table, spots, vertices, describing))
-            reports = write.with_empty_parts(plan, written)
+            made_slices = write.write_slices_of(self.spark, plan, edges.table, spots, vertices, describing)
+            reports = write.with_empty_parts(plan, write.collect_reports(made_slices))
             report.partition = self._cut(reports) | figures
         values: write.Reports = {}
         if edges.entries is not None and windows is not None:
             with self._step("instances"):
-                made = write.write_values_of(plan, edges.entries, spots, reports)
-                values = write.collect_reports(made)
+                made_values = write.write_values_of(self.spark, plan, edges.entries, spots, reports)
+                values = write.collect_reports(made_values)
                 for one in describing:
                     if one.of.timestamp is not None:
-                        made = write.write_vertex_values_of(plan, one, spots, vertices, reports)
-                        for part, bodies in write.collect_reports(made).items():
+                        made_values = write.write_vertex_values_of(self.spark, plan, one, spots, vertices, reports)
+                        for part, bodies in write.collect_reports(made_values).items():
                             values[part] += bodies
                 report.instances = {"start": int(windows.starts[0]), "count": windows.size}
                 report.instances |= {} if self.spec.by_version else {"period": windows.period}
@@ -381,32 +376,22 @@ class _Job:
         self.report.vertices, self.report.edges = store.info.num_vertices, store.info.num_edges
         self.report.fingerprint = store.fingerprint()
 
-    def _ordered(self, rows: DataFrame, splits: Splits) -> DataFrame:
-        """Rows with their ``order``; negative for the edges of the instances of a store that rows are added to."""
-        from pyspark.sql import functions as F
-
-        found = with_order(rows, splits)
-        if self._earlier is None or self.spec.instances is None:
-            return found
-        old = (F.col("input") == STORE_INPUT) & F.col("time").isNotNull()
-        return found.withColumn("order", F.when(old, F.lit(-1).cast("bigint")).otherwise(F.col("order")))
-
     def _key(self) -> str:
         depends = [_FORMAT, self.spec.model_dump(mode="json"), versions(self.spark, self.spec), self._loads]
         if self._earlier is not None:
             depends.append(self._earlier.manifest.fingerprint())
         return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
 
-    def _count(self, stored: DataFrame) -> set[tuple[int, str, int]]:
-        """Counts the rows by the rule that stops them; gives the pieces of files that rows were read from."""
-        kept, counts, splits = _counted(stored)
-        self._bad.append(stored.where("rule is not null"))
+    def _count(self, parsed: Rows) -> None:
+        """Counts the rows by the rule that stops them."""
+        kept, counts = parsed.kept.size, parsed.rules
+        self._reject(parsed)
         report = self.report
         report.rules = dict(sorted(counts.items()))
         report.quarantined = sum(counts.values())
         report.rows = kept + report.quarantined
         if self._earlier is not None:
-            return splits
+            return
         if not report.rows:
             raise InputError("inputs: no rows")
         if not kept:
@@ -416,19 +401,22 @@ class _Job:
                 advice = "; set labels: text if vertex labels are not integers"
             self._write_quarantine()
             raise InputError(f"all {report.rows:,} rows were rejected: {reasons} (see {report.quarantine}){advice}")
-        return splits
 
-    def _parsed(self, work: WorkFolder, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+    def _reject(self, parsed: Rows) -> None:
+        if parsed.rules:
+            self._bad.append(parsed.rejected.frame(self.spark))
+
+    def _parsed(self, work: WorkFolder, name: str, make: Callable[[], DataFrame], *, every_row: bool) -> Rows:
         """A step that reads files of the user."""
         try:
-            return work.step(name, make)
+            return keep_rows(work, name, make, every_row=every_row)
         except GoffishError:
             raise
         except Exception as error:
             raise (unreadable(error) or error) from None
 
-    def _parsed_vertices(self, work: WorkFolder, described: list[list[DataFrame]]) -> list[tuple[DataFrame, Splits]]:
-        """The usable rows of each table of vertices, and the pieces of files that they were read from.
+    def _parsed_vertices(self, work: WorkFolder, described: list[list[DataFrame]]) -> list[Stored]:
+        """The usable rows of each table of vertices, beside those of a store that rows are added to, in their order.
 
         Raises
         ------
@@ -439,15 +427,18 @@ class _Job:
         first = len(spec.inputs)
         for at, (part, tables) in enumerate(zip(spec.vertices, described, strict=True)):
             make = partial(parsed_vertices, tables, part, spec, f"vertices[{at}].", first)
-            stored = self._parsed(work, f"vertices-{at}", make)
-            kept, counts, splits = _counted(stored)
-            self._bad.append(stored.where("rule is not null"))
+            parsed = self._parsed(work, f"vertices-{at}", make, every_row=True)
+            kept, counts, sources = parsed.kept.size, parsed.rules, [parsed]
+            self._reject(parsed)
             if counts and not kept and self._earlier is None:
                 self._write_quarantine()
                 reasons = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
                 raise InputError(f"vertices[{at}]: all {counts.total():,} rows were rejected: {reasons}")
             total, rules, first = total + kept + counts.total(), rules + counts, first + len(part.inputs)
-            found.append((stored.where("rule is null").drop("rule"), splits))
+            if self._earlier is not None:
+                earlier = partial(self._earlier.described, self.spark, spec, part)
+                sources.append(keep_rows(work, f"earlier-{at}", earlier, every_row=True))
+            found.append(ordered(sources))
         if found:
             self.report.vertex_rows = {"rows": total, "quarantined": rules.total(), "rules": dict(rules)}
         return found
@@ -467,17 +458,12 @@ class _Job:
             warnings.warn(text, GoffishWarning, stacklevel=2)
         return windows
 
-    def _described(
-        self, work: WorkFolder, parsed: list[tuple[DataFrame, Splits]], windows: Windows | None
-    ) -> list[VertexRows]:
+    def _described(self, work: WorkFolder, parsed: list[Stored], windows: Windows | None) -> list[VertexRows]:
         """The rows of each table of vertices, with what becomes of them."""
         found, states = [], Counter[str]()
-        for at, (part, (rows, splits)) in enumerate(zip(self.spec.vertices, parsed, strict=True)):
-            every, pieces = rows, splits
-            if self._earlier is not None:
-                described = self._earlier.described(self.spark, self.spec, part)
-                every, pieces = rows.unionByName(described), splits | {STORE_SPLIT}
-            marked = work.step(f"described-{at}", partial(mark_rows, every, part, pieces, windows))
+        for at, (part, rows) in enumerate(zip(self.spec.vertices, parsed, strict=True)):
+            stored = work.step(f"described-{at}", partial(mark_rows, rows.frame(self.spark), part, windows))
+            marked = stored.frame(self.spark)
             states.update({row["state"]: row["count"] for row in marked.groupBy("state").count().collect()})
             self._bad.append(marked.where(marked["state"] == DUPLICATE).withColumnRenamed("state", "rule"))
             found.append(VertexRows(part, marked))
@@ -501,7 +487,7 @@ class _Job:
         if windows is not None:
             marked = with_instance(marked, windows)
             by = [*by, "instance"]
-        stored = work.step("unique", lambda: split_duplicates(marked, by).drop(*by, "order"))
+        stored = work.step("unique", lambda: split_duplicates(marked, by).drop(*by)).frame(self.spark)
         again = stored.where("again").drop("again")
         count = again.count()
         if count:
@@ -557,18 +543,21 @@ class _Job:
 
     def _write_quarantine(self) -> None:
         columns = ["input", "file", "rule", "row"]
-        bad = reduce(lambda one, other: one.unionByName(other), (b.select(*columns, *ORDER[2:]) for b in self._bad))
         count = self.report.quarantined + (self.report.vertex_rows or {}).get("quarantined", 0)
         tasks = max(1, min(1000, count // 1_000_000))
-        ordered = bad.repartitionByRange(tasks, *ORDER).sortWithinPartitions(*ORDER).select(*columns)
         writer = folder_writer(absolute_place(self.report.quarantine))
         try:
             writer.begin()
             number = self._loads.get("number", 0)
-            of = f"load-{number:05d}" if self.incremental else "part"
-            parts = write_result_parts(ordered, writer.target, of)
+            of, parts = f"load-{number:05d}" if self.incremental else "part", []
+            if count:
+                bad = reduce(
+                    lambda one, other: one.unionByName(other), (b.select(*columns, *ORDER[2:]) for b in self._bad)
+                )
+                placed = bad.repartitionByRange(tasks, *ORDER).sortWithinPartitions(*ORDER).select(*columns)
+                parts = write_result_parts(placed, writer.target, of)
             # Readers find the columns in a file without rows.
-            parts = parts or [writer.write(0, ordered.limit(0).toArrow(), of)]
+            parts = parts or [writer.write(0, _NONE, of)]
             kept = [] if self._earlier is None else self._quarantined_before(number)
             writer.publish("quarantine", parts, kept)
         except BaseException:

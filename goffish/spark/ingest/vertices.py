@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from goffish.spark.ingest.clean import ORDER
-from goffish.spark.ingest.edges import Windows, with_instance, with_order
+from goffish.spark.ingest.edges import Windows, with_instance
 from goffish.spark.ingest.labels import Vertices, beside
 from goffish.spark.ingest.spec import VertexTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 #: What becomes of a row: the first of its vertex (and instance), one that says the same, one that says otherwise.
 KEPT, MERGED, DUPLICATE = "kept", "merged", "duplicate"
@@ -27,27 +26,20 @@ class VertexRows(NamedTuple):
     of: VertexTable
     table: DataFrame
 
-    def numbered(self, vertices: Vertices) -> DataFrame:
+    def numbered(self, vertices: Vertices, spark: SparkSession) -> DataFrame:
         """Rows that count: ``number`` of the vertex in place of the label."""
         rows = self.table.where(self.table["state"] != DUPLICATE).drop(*ORDER, "row")
         if vertices.implicit:
             return rows.withColumnRenamed("label", "number")
-        return rows.join(beside(vertices.table, vertices.size), "label").drop("label")
+        return rows.join(beside(vertices.table.frame(spark), vertices.size), "label").drop("label")
 
 
-def mark_rows(
-    rows: DataFrame, of: VertexTable, splits: Iterable[tuple[int, str, int]], windows: Windows | None
-) -> DataFrame:
-    """The table of `VertexRows` from the rows of `goffish.spark.ingest.clean.parsed_vertices` without a rule."""
+def mark_rows(rows: DataFrame, of: VertexTable, windows: Windows | None) -> DataFrame:
+    """The table of `VertexRows` from the ordered rows of `goffish.spark.ingest.clean.parsed_vertices`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    by = ["label"]
-    # The columns of the place stay for the quarantine.
-    places = rows.withColumns({f"{name}_kept": F.col(name) for name in ORDER})
-    found = with_order(places, splits)
-    found = found.drop(*(name for name in ORDER if name in found.columns))
-    found = found.withColumnsRenamed({f"{name}_kept": name for name in ORDER})
+    found, by = rows, ["label"]
     if of.timestamp is not None and windows is not None:
         found, by = with_instance(found, windows).drop("time"), ["label", "instance"]
     ordered = Window.partitionBy(*by).orderBy("order")

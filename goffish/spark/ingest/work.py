@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from goffish.gofs.files import Folder, open_folder
 from goffish.gopher.spark.session import is_local
 from goffish.partial import absolute_place, is_uri, local_path
-from goffish.spark.parts import read_parts, write_parts
+from goffish.spark.ingest.stored import (
+    FILES,
+    File,
+    Stored,
+    Target,
+    Write,
+    decode_files,
+    encode_files,
+    files_of,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +36,8 @@ Announce = Callable[[str], None]
 
 #: Columns that a process keeps open.
 _MOST_SHARED = 4
+#: In the folder of a step: its files and their columns.
+_FILES = "files.json"
 
 
 def spark_path(path: str | Path, spark: SparkSession) -> str:
@@ -59,12 +71,12 @@ _opened: dict[Shared, NDArray[Any]] = {}
 
 
 class WorkFolder:
-    """Steps as Parquet folders beside the store.
+    """Steps as folders of Arrow files beside the store.
 
     A step is written under a separate name and counts only when its mark, an empty file, is there: whatever a killed
     job (or its JVM, which may live a moment longer) leaves behind is never read. Steps of another job, with another
-    specification or other inputs, are removed. Spark writes a local folder; executors write a URI as they write the
-    store, so that Spark needs no connector for it.
+    specification or other inputs, are removed. Executors write them as they write the store, so that Spark needs no
+    connector for a URI.
 
     Parameters
     ----------
@@ -91,35 +103,32 @@ class WorkFolder:
             if "." not in name or name.startswith("shared."):
                 self._remove(name)
 
-    def step(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """The table of a step: made, written and read back, or only read where an earlier run has finished it."""
+    def step(self, name: str, make: Callable[[], DataFrame]) -> Stored:
+        """The table of a step: made and written, or only found where an earlier run has finished it."""
+
+        def write(target: Target) -> tuple[DataFrame, pa.Schema]:
+            table = make()
+            return table.mapInArrow(Write(target, schema_of(table)), FILES), schema_of(table)
+
+        return self.stored(*self.written(name, write))
+
+    def written(
+        self, name: str, write: Callable[[Target], tuple[DataFrame, pa.Schema]]
+    ) -> tuple[list[File], pa.Schema]:
+        """The files of a step whose tasks write and report them (`FILES`), and the columns in them."""
         self._announce(name)
-        attempt = self._done.get(name)
-        if attempt is not None:
-            return self._read(f"{name}-{attempt}", None)
-        attempt = uuid.uuid4().hex[:12]
-        table = make()
-        if is_uri(self.place):
-            parts = [part.name for part in write_parts(table, f"{self.place}/{name}-{attempt}")]
-            about = {"parts": parts, "schema": table.schema.jsonValue()}
-            self._folder.write(f"{name}-{attempt}/parts.json", json.dumps(about).encode())
-        else:
-            table.write.options(**_as_they_are(table)).parquet(f"file://{self.place}/{name}-{attempt}")
-        self._folder.write(f"done.{name}.{attempt}", b"")
-        self._done[name] = attempt
-        return self._read(f"{name}-{attempt}", table.schema)
+        if name not in self._done:
+            attempt = uuid.uuid4().hex[:12]
+            reports, schema = write(Target(self.place, f"{name}-{attempt}"))
+            files = files_of(reports.toArrow())
+            self._folder.write(f"{name}-{attempt}/{_FILES}", encode_files(files, schema))
+            self._folder.write(f"done.{name}.{attempt}", b"")
+            self._done[name] = attempt
+        return decode_files(bytes(self._folder.read(f"{name}-{self._done[name]}/{_FILES}")))
 
-    def _read(self, folder: str, schema: Any) -> DataFrame:
-        if is_uri(self.place):
-            from pyspark.sql.types import StructType
-
-            about = json.loads(bytes(self._folder.read(f"{folder}/parts.json")))
-            return read_parts(
-                self.spark, f"{self.place}/{folder}", about["parts"], StructType.fromJson(about["schema"])
-            )
-        # Spark would start a job to find columns that are known here.
-        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
-        return reader.parquet(f"file://{self.place}/{folder}")
+    def stored(self, files: Iterable[File], schema: pa.Schema) -> Stored:
+        """The table in some files of a step."""
+        return Stored(self.place, tuple((file.name, file.rows) for file in files), schema)
 
     def table(self, name: str, make: Callable[[], pa.Table]) -> pa.Table:
         """The table of a step that the driver makes and holds."""
@@ -173,9 +182,3 @@ class WorkFolder:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _as_they_are(table: DataFrame) -> dict[str, str]:
-    """Columns of wide numbers are written without looking for a dictionary, which costs time and finds none."""
-    wide = [field.name for field in table.schema.fields if field.dataType.typeName() in ("long", "double")]
-    return {f"parquet.enable.dictionary#{name}": "false" for name in wide}

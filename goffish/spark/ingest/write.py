@@ -21,16 +21,17 @@ from goffish.gofs.series.slices import ELEMENTS
 from goffish.gofs.store import is_store_file
 from goffish.spark.ingest.blocks import Route, Sent, exchange, grouped
 from goffish.spark.ingest.edges import Windows
-from goffish.spark.ingest.labels import Vertices
+from goffish.spark.ingest.labels import Vertices, frame_of
 from goffish.spark.ingest.plan import ARROW_TYPES, REPORT, SPOT_BITS, Plan, empty_tables
 from goffish.spark.ingest.series import write_values, write_vertex_values
 from goffish.spark.ingest.slices import PLACES, find_pieces, write_partition
 from goffish.spark.ingest.spec import IngestSpec
+from goffish.spark.ingest.stored import Stored
 from goffish.spark.ingest.vertices import KEPT, VertexRows
 from goffish.spark.ingest.work import Shared
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Reports = dict[int, list[dict[str, Any]]]
 
@@ -51,10 +52,14 @@ class Places(NamedTuple):
         return cls(*columns)
 
 
-def make_places(edges: DataFrame, owner: Shared, vertices: Vertices, parts: int) -> DataFrame:
+def make_places(spark: SparkSession, edges: Stored, owner: Shared, vertices: Vertices, parts: int) -> DataFrame:
     """Where every vertex goes (`PLACES`), from the edges and the owners of all vertices."""
-    every = edges.sparkSession.range(vertices.size).withColumnRenamed("id", "number")
-    return exchange([(edges.select("u", "v"), _Inside(owner)), (every, _AtHome(owner))], parts, find_pieces, PLACES)
+    every = vertices.table.select("number")
+    routed: list[tuple[Stored | DataFrame, Route]] = [
+        (edges.select("u", "v"), _Inside(owner)),
+        (every, _AtHome(owner)),
+    ]
+    return exchange(spark, routed, parts, find_pieces, PLACES)
 
 
 @dataclass(frozen=True)
@@ -109,31 +114,29 @@ def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def write_slices_of(
-    plan: Plan, edges: DataFrame, spots: Shared, vertices: Vertices, described: Sequence[VertexRows]
+    spark: SparkSession, plan: Plan, edges: Stored, spots: Shared, vertices: Vertices, described: Sequence[VertexRows]
 ) -> DataFrame:
     """Every partition's slice is built and written by one task; gives their reports."""
     from pyspark.sql import functions as F
 
-    members = vertices.table
-    if vertices.implicit:
-        members = members.select("number")
+    members: Stored | DataFrame = vertices.table.select(*(["number"] if vertices.implicit else ["label", "number"]))
     first = 0
     for one in described:
         if one.of.timestamp is None and one.of.attributes:
             columns = {f"a{at}": f"v{first + at}" for at in range(len(one.of.attributes))}
-            values = one.numbered(vertices).where(F.col("state") == KEPT).drop("state", "order")
-            members = members.join(values.withColumnsRenamed(columns), "number", "left")
+            values = one.numbered(vertices, spark).where(F.col("state") == KEPT).drop("state", "order")
+            members = frame_of(members, spark).join(values.withColumnsRenamed(columns), "number", "left")
             first += len(columns)
 
     def build(partition: int, tables: list[pa.Table | None]) -> pa.Table:
         own = [table if table is not None else empty for table, empty in zip(tables, empty_tables(plan), strict=True)]
         return write_partition(plan, partition, *own)
 
-    both: list[tuple[DataFrame, Route]] = [(edges, _Touching(spots)), (members, _ToSpot(spots))]
-    return exchange(both, plan.parts, build, REPORT)
+    both: list[tuple[Stored | DataFrame, Route]] = [(edges, _Touching(spots)), (members, _ToSpot(spots))]
+    return exchange(spark, both, plan.parts, build, REPORT)
 
 
-def write_values_of(plan: Plan, entries: DataFrame, spots: Shared, reports: Reports) -> DataFrame:
+def write_values_of(spark: SparkSession, plan: Plan, entries: Stored, spots: Shared, reports: Reports) -> DataFrame:
     """The values of each partition and group of instances are written by one task; gives their reports."""
     assert plan.starts is not None
     elements = _elements(reports)
@@ -142,11 +145,11 @@ def write_values_of(plan: Plan, entries: DataFrame, spots: Shared, reports: Repo
         return write_values(plan, part, group, elements[part], rows)
 
     sizes = (plan.parts, -(-plan.starts.size // plan.pack))
-    return grouped(entries, _Touching(spots, plan.pack), sizes, write, REPORT)
+    return grouped(spark, entries, _Touching(spots, plan.pack), sizes, write, REPORT)
 
 
 def write_vertex_values_of(
-    plan: Plan, described: VertexRows, spots: Shared, vertices: Vertices, reports: Reports
+    spark: SparkSession, plan: Plan, described: VertexRows, spots: Shared, vertices: Vertices, reports: Reports
 ) -> DataFrame:
     """The same for the values of vertices."""
     assert plan.starts is not None
@@ -156,8 +159,8 @@ def write_vertex_values_of(
         return write_vertex_values(plan, part, group, elements[part], attributes, rows)
 
     sizes = (plan.parts, -(-plan.starts.size // plan.pack))
-    rows = described.numbered(vertices).drop("state")
-    return grouped(rows, _ToSpot(spots, plan.pack), sizes, write, REPORT)
+    rows = described.numbered(vertices, spark).drop("state")
+    return grouped(spark, rows, _ToSpot(spots, plan.pack), sizes, write, REPORT)
 
 
 def _elements(reports: Reports) -> dict[int, FileEntry]:

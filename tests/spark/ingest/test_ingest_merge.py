@@ -54,8 +54,7 @@ def test_duplicates_are_merged_as_by_hand(links: list[Link], rule: str, timed: b
         "weight": pa.array([link[3] for _, link in rows], pa.float64()),
         "a0": pa.array([link[4] for _, link in rows], pa.string()),
     })  # fmt: skip
-    found = Merge(rule, ["weight", "a0"], timed)(7, [table]).to_pylist()
-    assert all(row["chunk"] == 7 for row in found)
+    found = Merge(rule, ["weight", "a0"], timed)([table]).to_pylist()
     edges = [row for row in found if row["instance"] is None]
     assert [row["place"] for row in edges] == list(range(len(edges)))
     assert [[row["u"], row["v"], row["weight"], row["a0"]] for row in edges] == _merged_by_hand(links, rule, 2)
