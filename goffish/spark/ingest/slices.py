@@ -106,21 +106,24 @@ def build_slice(plan: Plan, partition: int, edges: pa.Table, vertices: pa.Table)
 
     attributes = attribute_columns(plan.attributes, edges)
     weights = edges.column("weight").to_numpy() if plan.weighted else None
+    # Nothing but attributes and series asks which edge an arc is.
+    by_edge = bool(attributes) or plan.starts is not None
     graph = from_edges(
         local_u, local_v, weights, directed=plan.directed, labels=np.arange(touched.size), self_loops="keep",
-        parallel="keep", edge_attributes={"row": np.arange(u.size)},
+        parallel="keep", edge_attributes={"row": np.arange(u.size)} if by_edge else None,
     )  # fmt: skip
-    assert graph.edge_attributes is not None and graph.edge_of_arc is not None
-    # Edges keep the order of their numbers over the whole graph, not that of the numbering here.
-    rows = graph.edge_attributes.column("row").to_numpy()[graph.edge_of_arc]
-    graph = replace(graph, edge_attributes=pa.table(attributes or {"row": np.arange(u.size)}), edge_of_arc=rows)
+    if graph.edge_attributes is not None and graph.edge_of_arc is not None:
+        # Edges keep the order of their numbers over the whole graph, not that of the numbering here.
+        rows = graph.edge_attributes.column("row").to_numpy()[graph.edge_of_arc]
+        graph = replace(graph, edge_attributes=pa.table(attributes or {"row": np.arange(u.size)}), edge_of_arc=rows)
     everyone: NDArray[np.integer[Any]] = np.arange(touched.size, dtype=vertex_dtype(touched.size))
     cut = cut_slice(graph, 0, everyone, everyone, offsets, np.array([begin, end]))
 
     kind = vertex_dtype(plan.vertices)
     numbers = vertices.column("number").to_numpy().astype(kind)
     columns = {name: cut.column(name) for name in (f"edge.{name}" for name in attributes)}
-    columns |= {"edge_id": edges.column("edge").to_numpy(), "edge_row": cut.column("edge_row")}
+    if by_edge:
+        columns |= {"edge_id": edges.column("edge").to_numpy(), "edge_row": cut.column("edge_row")}
     named = plan.label_type != "implicit"
     columns["label"] = whole_column(vertices.column("label"), plan.label_type) if named else numbers
     columns |= {name: cut.column(name) for name in ("weight", "in_weight") if plan.weighted}
