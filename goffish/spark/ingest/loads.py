@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Number of the input that stands for the store, whose rows come before all others.
 STORE_INPUT = -1
-#: The piece of a file that the rows of the store are, as `goffish.spark.ingest.edges.with_order` counts them.
+#: The piece of a file that the rows of the store are, as `goffish.spark.ingest.rows.ordered` counts them.
 STORE_SPLIT = (STORE_INPUT, "", 0)
 
 _VERSION = 1
@@ -283,7 +283,7 @@ class Earlier(NamedTuple):
         return None if folder.size(NAME) is None else Earlier(path, read_manifest(folder))
 
     def links(self, spark: SparkSession, spec: IngestSpec) -> DataFrame:
-        """Every edge as a row of `goffish.spark.ingest.clean.parsed_rows` without a rule.
+        """Every edge as a row of `goffish.spark.ingest.clean.parsed_rows` that no rule stops.
 
         With instances: edges of the template without a ``time``, and those of every instance with one.
         """
@@ -311,7 +311,7 @@ class Earlier(NamedTuple):
         return self._numbers(spark, pa.int64() if spec.labels == "integer" else pa.string()).select("label")
 
     def described(self, spark: SparkSession, spec: IngestSpec, of: VertexTable) -> DataFrame:
-        """The vertices with an attribute of a table, as rows of `parsed_vertices` without a rule."""
+        """The vertices with an attribute of a table, as rows of `parsed_vertices` that no rule stops."""
         from pyspark.sql import functions as F
 
         label = pa.int64() if spec.labels == "integer" else pa.string()
@@ -345,7 +345,7 @@ def _as_parsed(rows: DataFrame) -> DataFrame:
     number, file, block = STORE_SPLIT
     return rows.withColumns({
         "input": F.lit(number), "file": F.lit(file), "block": F.lit(block).cast("bigint"),
-        "row": F.lit(None).cast("string"),
+        "rule": F.lit(None).cast("string"), "row": F.lit(None).cast("string"),
     })  # fmt: skip
 
 
