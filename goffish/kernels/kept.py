@@ -19,6 +19,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import rtsys
 
+from goffish.kernels.inner import rebuilt
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: The kernels of a wheel that was built for one version of Python, in the folders of their modules.
 _SHIPPED = _PACKAGE / "compiled"
@@ -37,6 +39,8 @@ class KeptKernels(FunctionCache):  # type: ignore[misc]
     Parameters
     ----------
     function : callable
+    inner : bool
+        Whether only kernels call it.
 
     Raises
     ------
@@ -44,8 +48,10 @@ class KeptKernels(FunctionCache):  # type: ignore[misc]
         No folder can be written.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, inner: bool) -> None:
         super().__init__(function)
+        if inner:
+            self._impl.rebuild = rebuilt
         self._shipped: IndexDataCacheFile | None = None
         self._identified = False
 

@@ -83,6 +83,44 @@ def test_an_upgrade_of_a_callee(tmp_path: Path, factor: float, add: float, print
     assert done.stdout == printed, done.stderr
 
 
+INNER = """
+import numpy as np
+from goffish.kernels.compile import kernel
+
+@kernel
+def _first(values):
+    if values[0] > 2.0:
+        raise ValueError("too large", values[0])
+    print("first of", values.size)
+    return values[0]
+
+@kernel
+def more(values):
+    return _first(values) + 1.0
+
+@kernel
+def less(values):
+    return _first(values) - 1.0
+
+print(more(np.array([2.0])))
+try:
+    more(np.array([3.0]))
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_kernels_that_only_kernels_call(tmp_path: Path) -> None:
+    """Breaks when what an inner kernel prints or raises needs machine code of its own, or it is not found on disk."""
+    (tmp_path / "program.py").write_text(INNER)
+    again = "from program import _first, less, np; less(np.array([2.0])); print(_first.stats.cache_hits.total())"
+    printed = "first of 1\n3.0\n('too large', 3.0)\n"
+    for code, more in [("import program", ""), ("import program", ""), (again, "first of 1\n1\n")]:
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stdout == printed + more, done.stderr
+
+
 SLOW = """
 import numpy as np
 from goffish.kernels.compile import kernel
