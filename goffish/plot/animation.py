@@ -60,7 +60,7 @@ class Animation:
     states : list of State
     shown : int32, shape (timesteps, vertices)
         Index of the state of each vertex in `states`.
-    told : list of str, one per timestep
+    status : list of str, one per timestep
     labels : list of str, one per vertex
     written : list of (text, x, y)
         Labels in the picture, centered at these positions.
@@ -80,7 +80,7 @@ class Animation:
     timesteps: Ints
     states: list[State]
     shown: NDArray[np.int32]
-    told: list[str]
+    status: list[str]
     labels: list[str]
     written: list[tuple[str, float, float]]
     places: Floats
@@ -167,14 +167,14 @@ def animate(
         )
     with settings():
         if picked is None:
-            states, shown, told, key = _reached(vertex[known], steps[known], axis, graph.num_vertices)
+            states, shown, status, key = _reached(vertex[known], steps[known], axis, graph.num_vertices)
         else:
             rows = pa.array(known)
             found = vertex[known], steps[known], picked.filter(rows)
-            states, shown, told, key = _values(column or "", *found, axis, graph.num_vertices, keep, time)
+            states, shown, status, key = _values(column or "", *found, axis, graph.num_vertices, keep, time)
         if dates := dates_of(values, time, timesteps):
             begins = (dates.get(step, "").replace("\n", " ") for step in axis.tolist())
-            told = [f"from {begin}: {text}" if begin else text for begin, text in zip(begins, told, strict=True)]
+            status = [f"from {begin}: {text}" if begin else text for begin, text in zip(begins, status, strict=True)]
         src, dst, _, _ = graph.edge_columns()
         canvas = Canvas(new_figure(*SIZE), STAGE)
         radius = float(np.clip(0.16 * np.sqrt(canvas.width * canvas.height / graph.num_vertices), 2.0, 11.0))
@@ -190,7 +190,7 @@ def animate(
         about += " (directed)" if arrows else " (directed; no arrow heads)"
     return Animation(
         title=shorten(title if title is not None else default, 60), about=about, timesteps=axis, states=states,
-        shown=shown, told=told, labels=texts, written=written, places=places, radius=radius, width=canvas.width,
+        shown=shown, status=status, labels=texts, written=written, places=places, radius=radius, width=canvas.width,
         height=canvas.height, src=src.astype(np.int64), dst=dst.astype(np.int64), arrows=arrows, key=key,
     )  # fmt: skip
 
@@ -218,12 +218,12 @@ def _reached(
     np.minimum.at(first, vertex, steps)
     shown = ((axis[:, None] >= first).astype(np.int32) + (axis[:, None] > first)).astype(np.int32)
     new, before = (shown == 1).sum(axis=1), (shown == 2).sum(axis=1)
-    told = [
+    status = [
         f"{n:,} newly reached, {n + b:,} of {count(vertices, 'vertex')} so far ({(n + b) / vertices:.1%})"
         for n, b in zip(new.tolist(), before.tolist(), strict=True)
     ]
     nothing = np.empty(0, object), np.empty(0, str)
-    return [State(*state) for state in _REACHED], shown, told, Colouring("state", *nothing, list(_REACHED))
+    return [State(*state) for state in _REACHED], shown, status, Colouring("state", *nothing, list(_REACHED))
 
 
 def _values(
@@ -258,7 +258,7 @@ def _values(
         np.maximum.accumulate(last, axis=0, out=last)
         shown = np.take_along_axis(shown, last, axis=0)
     have = (shown > 0).sum(axis=1).tolist()
-    told = [f"{n:,} of {count(vertices, 'vertex')} with a value" for n in have]
+    status = [f"{n:,} of {count(vertices, 'vertex')} with a value" for n in have]
     # The key of a single picture counts rows, which would be those of all timesteps here.
     legend = [(text.rsplit(" (", 1)[0], *rest) for text, *rest in colouring.legend if rest[0] != NOTHING]
     if (shown == 0).any():
@@ -266,7 +266,7 @@ def _values(
     key = Colouring(
         name, colouring.colours, colouring.markers, [(a, b, c) for a, b, c in legend], colouring.scale, colouring.ticks
     )
-    return states, shown, told, key
+    return states, shown, status, key
 
 
 def _places(graph: Graph, coordinates: pa.Table | None, src: Any, dst: Any, radius: float, canvas: Canvas) -> Floats:

@@ -180,7 +180,7 @@ def _picture(found: Animation) -> tuple[Figure, Callable[[int], None]]:
     figure.text(0.015, 0.95, found.title, fontsize=11.0, fontweight="bold")
     figure.text(0.77, 0.952, found.about, fontsize=8.0, color=QUIET, ha="right")
     moment = figure.text(0.015, 0.025, "", fontsize=11.0, fontweight="bold", gid="timestep")
-    told = figure.text(0.77, 0.026, "", fontsize=9.0, color=QUIET, ha="right", gid="status")
+    status = figure.text(0.77, 0.026, "", fontsize=9.0, color=QUIET, ha="right", gid="status")
     draw_legend(figure, canvas, found.key)
 
     def show(at: int) -> None:
@@ -190,7 +190,7 @@ def _picture(found: Animation) -> tuple[Figure, Callable[[int], None]]:
             points.set_offsets(found.places[rows])
             points.set_facecolors(colours[state[rows]].tolist())
         moment.set_text(f"timestep {found.timesteps[at]:,}")
-        told.set_text(found.told[at])
+        status.set_text(found.status[at])
 
     return figure, show
 
@@ -275,13 +275,13 @@ def page(found: Animation) -> str:
         "states": [[state.text, state.colour, state.marker] for state in found.states],
         "shapes": shapes,
         "labels": found.labels,
-        "status": found.told,
+        "status": found.status,
         "changes": _changes(found.shown),
     }
     return Template(_part("page.html")).substitute(
         title=safe(found.title), about=safe(found.about), style=style, script=script, style_hash=digest(style),
         script_hash=digest(script), stage=_stage(found, shapes), key_name=safe(found.key.name), key=_key(found),
-        first=str(found.timesteps[0]), last=str(found.timesteps.size - 1), status=safe(found.told[0]),
+        first=str(found.timesteps[0]), last=str(found.timesteps.size - 1), status=safe(found.status[0]),
         data=as_json(data),
     )  # fmt: skip
 
@@ -328,10 +328,10 @@ def _stage(found: Animation, shapes: dict[str, str]) -> str:
     ]
     for label, where, code in zip(found.labels, at, found.shown[0].tolist(), strict=True):
         state = found.states[code]
-        told = safe(f"{label}: {state.text}")
+        title = safe(f"{label}: {state.text}")
         lines.append(
             f'<path transform="translate({where})" d="{shapes[state.marker]}" fill="{state.colour}">'
-            f"<title>{told}</title></path>"
+            f"<title>{title}</title></path>"
         )
     lines.append(f'</g>\n<g id="labels" font-size="{FONT:g}">')
     lines += [f'<text x="{x:.1f}" y="{found.height - y:.1f}">{safe(text)}</text>' for text, x, y in found.written]

@@ -214,7 +214,7 @@ def _draw_nodes(
 
 
 def _caption(nodes: _Nodes, found: Communities) -> str:
-    told = [
+    lines = [
         "Area and number of a node: its vertices. Name, if it fits: its most central member. "
         "Color: conductance (cut weight over volume)."
     ]
@@ -222,12 +222,12 @@ def _caption(nodes: _Nodes, found: Communities) -> str:
         drawn = f"Width of a line: weight of the edges between two communities, at most {nodes.weights.max():,.6g}."
         if nodes.weaker:
             drawn += f" Left out: {nodes.weaker:,} weaker ones of {nodes.weaker + nodes.weights.size:,} links."
-        told.append(drawn)
+        lines.append(drawn)
     others = found.num_communities - nodes.size.size
     if others:
         share = 1 - nodes.size.sum() / found.graph.num_vertices
-        told.append(f"Not drawn: {_communities(others, 'other ')} with {share:.1%} of the vertices.")
-    return "\n".join(told)
+        lines.append(f"Not drawn: {_communities(others, 'other ')} with {share:.1%} of the vertices.")
+    return "\n".join(lines)
 
 
 def _communities(number: int, kind: str = "") -> str:

@@ -167,19 +167,19 @@ def _facts(found: CommunityLandscape) -> list[tuple[str, str]]:
 def _options(found: CommunityLandscape) -> list[tuple[str, str]]:
 
     options = found.options
-    told = {
+    lengths = {
         "graph": "exact, in the whole graph",
         "community": "exact, of shortest paths within the community",
     }[options.paths]
     if found.summary["betweenness"] == "sampled":
         epsilon, samples = found.summary["epsilon"], found.summary["samples"]
-        told = (
+        lengths = (
             f"in the whole graph, from {samples:,} sampled shortest paths: with probability 0.9 no value is off by "
             f"more than {epsilon:g} of all pairs"
         )
     return [
         ("communities", f"Louvain, resolution {options.resolution:g}, refine {options.refine}"),
-        ("betweenness", told + (", weights as lengths" if options.weighted else ", each edge of length 1")),
+        ("betweenness", lengths + (", weights as lengths" if options.weighted else ", each edge of length 1")),
         ("members named", f"{options.members} per community"),
         ("seed", str(options.seed)),
         ("created by", f"GoFFish {__version__}"),
@@ -187,22 +187,24 @@ def _options(found: CommunityLandscape) -> list[tuple[str, str]]:
 
 
 def _left_out(found: CommunityLandscape, nodes: list[Node], cut_to: int | None) -> list[str]:
-    told = []
+    notes = []
     merged = sum(node.merged for node in nodes)
     if merged:
-        told.append(
+        notes.append(
             f"{merged:,} small {'community' if merged == 1 else 'communities'}, with more than {MOST_CHILDREN} "
             "siblings, are merged into dashed circles, which are never larger than their largest sibling."
         )
     closed = sum(node.undrawn > 0 for node in nodes)
     if closed:
-        told.append(f"{count(closed, 'circle')}: finer communities inside are not drawn.")
+        notes.append(f"{count(closed, 'circle')}: finer communities inside are not drawn.")
     lower = found.levels[0].number - 1
     if lower:
-        told.append(f"{count(lower, 'finer level')} {'was' if lower == 1 else 'were'} left out by the option levels.")
+        notes.append(f"{count(lower, 'finer level')} {'was' if lower == 1 else 'were'} left out by the option levels.")
     if found.options.members > MOST_MEMBERS:
-        told.append(f"Of {found.options.members:,} named members per community, the first {MOST_MEMBERS} are shown.")
+        notes.append(f"Of {found.options.members:,} named members per community, the first {MOST_MEMBERS} are shown.")
     if cut_to is not None:
-        told.append(f"Labels are cut to {cut_to} characters.")
-    told.append("Of every community only its most central members are shown; the table of the same run has all levels.")
-    return told
+        notes.append(f"Labels are cut to {cut_to} characters.")
+    notes.append(
+        "Of every community only its most central members are shown; the table of the same run has all levels."
+    )
+    return notes

@@ -204,17 +204,17 @@ def _look(partition: int, partitions: int) -> tuple[Any, str]:
 def _caption(nodes: _Nodes, graph: PartitionedGraph) -> str:
     few, numbered = nodes.links.size <= FEW_LINKS, _numbered(nodes)
     numbers = " and number" if few else ""
-    told = [f"Area and number of a node: vertices. Width{numbers} of a line: edges cut."]
+    notes = [f"Area and number of a node: vertices. Width{numbers} of a line: edges cut."]
     if few and not numbered.all():
-        told.append(f"Lines without a number: fewer than {nodes.links[numbered].min():,}.")
+        notes.append(f"Lines without a number: fewer than {nodes.links[numbered].min():,}.")
     if nodes.single < nodes.subgraphs.size:
         small = int(nodes.subgraphs[nodes.single :].sum())
         share = nodes.vertices[nodes.single :].sum() / max(graph.num_vertices, 1)
-        told.append(f"Dashed (not to scale): {small:,} small subgraphs with {share:.1%} of the vertices.")
+        notes.append(f"Dashed (not to scale): {small:,} small subgraphs with {share:.1%} of the vertices.")
     if nodes.hidden:
         share = 1 - nodes.vertices.sum() / max(graph.num_vertices, 1)
-        told.append(f"Not drawn: {nodes.hidden:,} small subgraphs with {share:.1%} of the vertices.")
-    return fill(" ".join(told), 150)
+        notes.append(f"Not drawn: {nodes.hidden:,} small subgraphs with {share:.1%} of the vertices.")
+    return fill(" ".join(notes), 150)
 
 
 def _legend(figure: Figure, canvas: Canvas, graph: PartitionedGraph, nodes: _Nodes) -> None:

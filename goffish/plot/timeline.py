@@ -146,11 +146,11 @@ def gantt(stats: RunStats | Result) -> Figure:
     margin = max(last - first, 1e-9) * 0.01
     axes.set_xlim((first - margin) / unit, (last + margin) / unit)
     if grouped:
-        told = f"compute time ({unit_name}); groups of {bars.supersteps_per_group} supersteps are separated"
-        axes.set_xlabel(told)
+        label = f"compute time ({unit_name}); groups of {bars.supersteps_per_group} supersteps are separated"
+        axes.set_xlabel(label)
     elif bars.pauses:
-        told = f"time since the first compute phase began ({unit_name}); grey: pauses without compute, shortened"
-        axes.set_xlabel(told)
+        label = f"time since the first compute phase began ({unit_name}); grey: pauses without compute, shortened"
+        axes.set_xlabel(label)
     else:
         axes.set_xlabel(f"time since the run began ({unit_name})")
     axes.set_ylabel("partition")
@@ -261,12 +261,12 @@ def _title(stats: RunStats) -> str:
 
 
 def _note(stats: RunStats, shown: int, bars: _Bars) -> str:
-    told = [count(stats.supersteps, "superstep"), count(stats.threads, "thread")]
+    parts = [count(stats.supersteps, "superstep"), count(stats.threads, "thread")]
     if shown < stats.partitions:
-        told.insert(1, f"the {shown} slowest of {stats.partitions:,} partitions")
+        parts.insert(1, f"the {shown} slowest of {stats.partitions:,} partitions")
     if bars.supersteps_per_group > 1:
-        told.append(f"{bars.supersteps_per_group} supersteps per bar")
-    return ", ".join(told)
+        parts.append(f"{bars.supersteps_per_group} supersteps per bar")
+    return ", ".join(parts)
 
 
 def _keys(figure: Figure, totals: Any, bars: _Bars, colours: list[Any], supersteps: int) -> None:

@@ -112,8 +112,8 @@ def evolve(
         "communities": pa.array([int(np.unique(one[1]).size) for one in found], pa.int64()),
         "modularity": pa.array([one[2] for one in found], pa.float64()),
     })  # fmt: skip
-    told = Counter(events["event"].to_pylist())
-    summary = {"timesteps": len(instances), **{name: told.get(name, 0) for name in _EVENTS}}
+    counts = Counter(events["event"].to_pylist())
+    summary = {"timesteps": len(instances), **{name: counts.get(name, 0) for name in _EVENTS}}
     members = members.select(["timestep", "vertex", "community"])
     return CommunitySeries("communities", members, summary, None, timesteps, series.counters() - before, events=events)
 

@@ -74,8 +74,8 @@ def community_evolution(instances: Iterable[tuple[Any, Any]], *, threshold: floa
         if before is not None:
             earlier = before[2]
             pairs = _overlaps(before, (labels, index, sizes), threshold)
-        named, free, told = _step(pairs, earlier, sizes, names, free)
-        events += [{"timestep": timestep, **event} for event in told]
+        named, free, happened = _step(pairs, earlier, sizes, names, free)
+        events += [{"timestep": timestep, **event} for event in happened]
         members.append({"timestep": np.full(index.size, timestep), "vertex": labels, "community": named[index]})
         before, names = (labels, index, sizes), named
     return Evolution(_members(members), pa.Table.from_pylist(events, schema=_EVENTS))
@@ -152,21 +152,21 @@ def _events_of(
     named: Integers,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     for community, row in enumerate(backward.tolist()):
-        told: dict[str, Any] = {"community": int(named[community]), "size": int(sizes[community])}
+        fields: dict[str, Any] = {"community": int(named[community]), "size": int(sizes[community])}
         if row < 0:
-            yield {"event": "born", **told}
+            yield {"event": "born", **fields}
             continue
-        told["overlap"] = float(pairs.overlap[row])
+        fields["overlap"] = float(pairs.overlap[row])
         parent = int(pairs.before[row])
         if forward[parent] != row:
-            yield {"event": "split", "other": int(names[parent]), **told}
+            yield {"event": "split", "other": int(names[parent]), **fields}
             continue
         change = int(sizes[community] - earlier[parent])
-        yield {"event": "grown" if change > 0 else "shrunk" if change < 0 else "continued", **told}
+        yield {"event": "grown" if change > 0 else "shrunk" if change < 0 else "continued", **fields}
     for community, row in enumerate(forward.tolist()):
-        told = {"community": int(names[community]), "size": int(earlier[community])}
+        fields = {"community": int(names[community]), "size": int(earlier[community])}
         if row < 0:
-            yield {"event": "died", **told}
+            yield {"event": "died", **fields}
         elif backward[pairs.after[row]] != row:
             into = int(named[pairs.after[row]])
-            yield {"event": "merged", "other": into, "overlap": float(pairs.overlap[row]), **told}
+            yield {"event": "merged", "other": into, "overlap": float(pairs.overlap[row]), **fields}

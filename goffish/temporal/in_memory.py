@@ -196,9 +196,9 @@ def _run(
 
     def one(instance: int) -> tuple[Integers | None, NDArray[Any], int]:
         keep, alive = template.flags(instance)
-        values, told = answer(keep, alive)
+        values, counted = answer(keep, alive)
         there = None if template.vertex_exists is None else order[alive[order]]
-        return there, values[order if there is None else there], told
+        return there, values[order if there is None else there], counted
 
     found = []
     with ThreadPoolExecutor(threads) as pool:
@@ -221,5 +221,5 @@ def _run(
         "end": moments(series.ends[numbers], series.unit),
         figure: pa.array([each[2] for each in found], pa.int64()),
     })  # fmt: skip
-    told = {"timesteps": len(numbers), figure: sum(each[2] for each in found)}
-    return SeriesResult(name, table, told, None, timesteps, series.counters() - before)
+    summary = {"timesteps": len(numbers), figure: sum(each[2] for each in found)}
+    return SeriesResult(name, table, summary, None, timesteps, series.counters() - before)

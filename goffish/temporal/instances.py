@@ -167,8 +167,8 @@ class InstancePageRank(_OfInstance):
         order = np.lexsort((batch.remote_vertex, unit))
         total = step.graph.num_vertices
         known = (unit * total + batch.remote_vertex)[order]
-        told = step.messages["subgraph"] * total + step.messages["value"].astype(np.int64)
-        batch["ghost_alive"][order[np.searchsorted(known, told)]] = True
+        reached = step.messages["subgraph"] * total + step.messages["value"].astype(np.int64)
+        batch["ghost_alive"][order[np.searchsorted(known, reached)]] = True
 
     def _update(self, batch: SubgraphBatch, step: BatchTimeStep, alive: Flags) -> None:
         total = batch["local_sum"]

@@ -98,7 +98,7 @@ def run_series(
         return SeriesResult(program.name(), found.table)
     stats = _without_clock(found.stats)
     timesteps = _timesteps(program, opened, found.stats)
-    told = {
+    summary = {
         "timesteps": timesteps.num_rows,
         "supersteps": int(np.sum(timesteps["supersteps"])) if timesteps.num_rows else 0,
     }
@@ -108,7 +108,7 @@ def run_series(
     if keys:  # partitions wrote their rows one after the other
         table = table.sort_by(keys)
     notes = tuple(program.notes(timesteps))
-    return SeriesResult(program.name(), program.finish(table), told, stats, timesteps, reads, notes)
+    return SeriesResult(program.name(), program.finish(table), summary, stats, timesteps, reads, notes)
 
 
 def _without_clock(stats: RunStats) -> RunStats:
@@ -120,15 +120,15 @@ def _without_clock(stats: RunStats) -> RunStats:
 
 
 def _timesteps(program: TimeSeriesProgram, series: Series, stats: RunStats) -> pa.Table:
-    told = stats.aggregates
-    run = sorted(int(name.split("@")[1]) for name in told if name.startswith("supersteps@"))
+    totals = stats.aggregates
+    run = sorted(int(name.split("@")[1]) for name in totals if name.startswith("supersteps@"))
     columns: dict[str, Any] = {
         "timestep": pa.array(run, pa.int64()),
         "start": moments(series.starts[run], series.unit),
         "end": moments(series.ends[run], series.unit),
     }
     for name in ("supersteps", *program.reports):
-        columns[name] = pa.array([told.get(f"{name}@{t}") for t in run])
+        columns[name] = pa.array([totals.get(f"{name}@{t}") for t in run])
     return pa.table(columns)
 
 

@@ -96,8 +96,8 @@ def _on_groups(run: Any, comm: Any, count: int) -> list[Result]:
         error = (type(failed), str(failed))
     finally:
         team.Free()
-    told = world.allgather((mine, found, error))
-    for _, _, failure in told:
+    gathered = world.allgather((mine, found, error))
+    for _, _, failure in gathered:
         if failure is not None:
             raise failure[0](failure[1])
-    return [one for _, one, _ in sorted(told, key=lambda entry: entry[0]) if one is not None]
+    return [one for _, one, _ in sorted(gathered, key=lambda entry: entry[0]) if one is not None]

@@ -195,12 +195,12 @@ class Timeline(SubgraphProgram):
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         """One superstep of the engine: of a timestep, of its end, or of the merge."""
-        told = read_clock(step.aggregated)
+        received = read_clock(step.aggregated)
         pattern = self._program.pattern
-        if told is None:
+        if received is None:
             clock = first_clock(len(self.timesteps), merges=self.merges)
         else:
-            clock = advance(*told, pattern, len(self.timesteps), merges=self.merges)
+            clock = advance(*received, pattern, len(self.timesteps), merges=self.merges)
         if clock.phase == DONE:
             step.vote_to_halt()
             self._drop(batch, step)

@@ -100,8 +100,8 @@ class Source:
         with self.raw() as raw:
             most = self.total * (1 if _codec(raw.read(10)) is None else _LARGEST_RATIO) // bytes_each + 1
         if count > most:
-            told = f"the header declares {count:,} {what}; {self.total:,} bytes hold at most {max(most, DECLARED):,}"
-            raise FormatError(self.name, line, told)
+            problem = f"the header declares {count:,} {what}; {self.total:,} bytes hold at most {max(most, DECLARED):,}"
+            raise FormatError(self.name, line, problem)
 
     @contextmanager
     def raw(self) -> Iterator[BinaryIO]:

@@ -97,8 +97,8 @@ class Calibration:
 
     def describe_machine(self) -> str:
         """Describe the machine in a few words."""
-        told = self.machine
-        return f"{told.get('processor')}, {told.get('cores')} cores, {told.get('memory_gib')} GiB"
+        machine = self.machine
+        return f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('memory_gib')} GiB"
 
     def merged(self, other: Calibration) -> Calibration:
         """Merge with another calibration of the same machine, for combinations without measurements here."""

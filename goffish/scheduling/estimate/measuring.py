@@ -33,7 +33,7 @@ _PROBE = "goffish.scheduling.estimate.probe"
 _NEEDED = {"mpi": "mpi4py", "spark": "pyspark"}
 
 #: Called before each run with the number of measured runs, the total, and the name of the run.
-Told = Callable[[int, int, str], None]
+Report = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Journal:
             stream.write(json.dumps(run_to_dict(run)) + "\n")
 
 
-def measure(plan: CalibrationPlan, journal: Journal, told: Told = lambda done, total, what: None) -> Calibration:
+def measure(plan: CalibrationPlan, journal: Journal, report: Report = lambda done, total, what: None) -> Calibration:
     """Measure the runs of a plan that the journal does not contain.
 
     Small graphs come first, with all algorithms, alternating between fitting and testing, so that a short calibration
@@ -162,7 +162,7 @@ def measure(plan: CalibrationPlan, journal: Journal, told: Told = lambda done, t
             for store, graph, pair in _stores(sample, at, missing, Path(place)):
                 if time.monotonic() > ends and _enough(journal.runs, pair):
                     continue
-                told(
+                report(
                     len(asked & {run.key for run in journal.runs}), len(asked), f"{pair[0]} on {pair[1]}, {sample.name}"
                 )
                 journal.add(_probe(sample, at, pair, store, graph, Path(place)))

@@ -103,13 +103,13 @@ def main() -> None:
         result = run(request["algorithm"], graph, **running, **options)
         took = time.monotonic() - began
         after = all_ranks(running, usage())
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "startup_cpu": before[0], "startup_seconds": began - request["begun"], "startup_memory": before[1],
             "cpu": after[0] - before[0], "seconds": took, "memory": after[1] - before[1],
         }  # fmt: skip
-        told |= _checkpointed(request, running, open_store(request["store"]), result)
+        report |= _checkpointed(request, running, open_store(request["store"]), result)
         if "comm" not in running or running["comm"].Get_rank() == 0:
-            sys.stdout.write(json.dumps(told) + "\n")
+            sys.stdout.write(json.dumps(report) + "\n")
 
 
 def _checkpointed(request: dict[str, Any], running: dict[str, Any], graph: Any, plain: Any) -> dict[str, Any]:

@@ -161,8 +161,8 @@ def _put(
             if place is None and plan.counts[element]:
                 return
             if place is None:
-                told = "no core is left; raise a limit of the catalogue"
-                raise InputError(f"processing element {names[element]}: {told}")
+                reason = "no core is left; raise a limit of the catalogue"
+                raise InputError(f"processing element {names[element]}: {reason}")
             number = place[0]
             _leave(plan, place[1], number, 1, missing)
         cores = min(plan.free(number), max(1, math.ceil(power / plan.speed(number) - SLACK)))

@@ -245,8 +245,8 @@ def _checked(policy: str, made: Any, option: str, value: Any) -> Any:
     try:
         found = TypeAdapter(_hint(made, field)).validate_python(value)
     except ValidationError as error:
-        told = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
-        raise InputError(f"policy {policy}: {option} = {value!r}: {told}") from None
+        reason = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
+        raise InputError(f"policy {policy}: {option} = {value!r}: {reason}") from None
     # Options of custom policies may have any value.
     most = math.inf if option == "seed" else _LARGEST
     if policy in policy_names() and isinstance(found, int | float) and not 0 <= found <= most:

@@ -236,11 +236,11 @@ class EventEngine:
             omega = float(min(1.0, sent.sum() / most.sum())) if most.sum() > 0 else 1.0
         queue = waiting.pending + self._migrating + np.bincount(self._placed.element, waiting.queue, flow.size)
         np.add.at(queue, self._edge_target, waiting.buffer + waiting.flying.sum(axis=1))
-        told = Measured(omega, inflow, processed, out, queue, area, power, self._lost)
+        measured = Measured(omega, inflow, processed, out, queue, area, power, self._lost)
         if setting.catalogue.sites:
             # Transfers are rounded to ticks; latencies are not.
-            told.delays_s, told.flying = self._delay_sums / interval, flying
-        self.control.end(step, told)
+            measured.delays_s, measured.flying = self._delay_sums / interval, flying
+        self.control.end(step, measured)
         self._delay_sums = np.zeros(flow.pred.size)
         self._lost = np.zeros(flow.size)
         self._power_s = np.zeros(flow.size)

@@ -78,8 +78,8 @@ def open_database(url: str, *, waits_s: float = _WAITS_S) -> Engine:
         _Identity(engine).watch()
     except DBAPIError as error:
         engine.dispose()
-        told = str(error.orig).strip().splitlines()
-        raise JobError(f"--database {parsed.render_as_string()}: {told[0] if told else error}") from None
+        reasons = str(error.orig).strip().splitlines()
+        raise JobError(f"--database {parsed.render_as_string()}: {reasons[0] if reasons else error}") from None
     return engine
 
 

@@ -148,8 +148,8 @@ def _points(line: Series, colour: str, unit: str) -> Iterator[Row]:
     if points and line.until is not None:
         points = [*points, (line.until, points[-1][1])]
     for at, value in points:
-        told = {"after": duration(at), "shown": money(value, unit)}
-        yield {"series": line.name, "colour": colour, "at": at, "value": value} | told
+        texts = {"after": duration(at), "shown": money(value, unit)}
+        yield {"series": line.name, "colour": colour, "at": at, "value": value} | texts
 
 
 def _tooltip(bar: Bar, timeline: Timeline) -> str:

@@ -229,8 +229,8 @@ class _Walk:
         """Handle a state change; requeuing and migration end all machines."""
         state = event.state
         if state == State.PLANNED:
-            told = number(event.details, "attempt")
-            self._attempt = self._attempt + 1 if told is None else int(told)
+            attempt = number(event.details, "attempt")
+            self._attempt = self._attempt + 1 if attempt is None else int(attempt)
         if state in OVER or state in (State.QUEUED, State.PLANNED, State.MIGRATING):
             lost = "" if state in OVER else event.text or "lost"
             for bar in self._open.values():
@@ -313,8 +313,8 @@ def _by_cloud(job: Job, events: Sequence[Event]) -> Timeline:
     for event in events:
         done = number(event.details, "intervals")
         if done is None:
-            told = number(event.details, "interval")
-            done = None if told is None else told + 1
+            interval = number(event.details, "interval")
+            done = None if interval is None else interval + 1
         if done is not None and (cost := number(event.details, "cost")) is not None:
             made.costs.append((done * step, cost))
     made.costs = [(0.0, 0.0), *sorted(made.costs)] if made.costs else []

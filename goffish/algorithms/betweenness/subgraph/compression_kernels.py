@@ -125,7 +125,7 @@ def flood(order, entry, entry_label, arcs, label, ghost_label, news):
     offsets, targets, _ = arcs
     n = label.size
     stack = np.empty(n, np.int64)
-    told = np.zeros(ghost_label.size, np.bool_)
+    sent = np.zeros(ghost_label.size, np.bool_)
     count = 0
     for i in order:
         low = entry_label[i]
@@ -146,8 +146,8 @@ def flood(order, entry, entry_label, arcs, label, ghost_label, news):
                         size += 1
                 elif low < ghost_label[t - n]:
                     ghost_label[t - n] = low
-                    if not told[t - n]:
-                        told[t - n] = True
+                    if not sent[t - n]:
+                        sent[t - n] = True
                         news[count] = t - n
                         count += 1
     return count

@@ -211,8 +211,8 @@ class ClusterState:
         n = self.operators.size
         for name, cores, memory in zip(*self.operators[:3], strict=True):
             if cores > self.size.cores + SLACK or memory > self.size.memory_mb + SLACK:
-                told = f"{cores:g} cores and {memory:g} MB"
-                raise InputError(f"processing element {name}: a machine is too small for {told}")
+                needed = f"{cores:g} cores and {memory:g} MB"
+                raise InputError(f"processing element {name}: a machine is too small for {needed}")
         self.queues = self.queues or [0.0] * n
         self.durations = self.durations or [[] for _ in range(n)]
         self.measured_s = self.measured_s or [-math.inf] * n

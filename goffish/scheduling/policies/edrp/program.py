@@ -131,14 +131,16 @@ def _solution(
     if counts is None:
         status: Status = "infeasible" if found.optimal else "limit"
         return Solution(None, None, status, math.inf, found.bound, variables, solved)
-    told = metrics(problem, counts)
+    reached = metrics(problem, counts)
     if not found.optimal and problem.current is not None and (problem.current.sum(axis=1) > 0).all():
         staying = metrics(problem, problem.current)
-        if staying.objective <= told.objective and (staying.feasible or (relaxed and fits(problem, problem.current))):
+        if staying.objective <= reached.objective and (
+            staying.feasible or (relaxed and fits(problem, problem.current))
+        ):
             gap = _gap(staying.objective, found.bound)
             return Solution(problem.current, staying, "kept", gap, found.bound, variables, solved)
     gap = _gap(found.objective, found.bound)
-    return Solution(counts, told, "optimal" if found.optimal else "limit", gap, found.bound, variables, solved)
+    return Solution(counts, reached, "optimal" if found.optimal else "limit", gap, found.bound, variables, solved)
 
 
 def _gap(value: float, bound: float) -> float:
