@@ -82,8 +82,8 @@ def fastrp_of(
     check_memory(3 * 4 * n * dimension, f"dimension={dimension}: {n:,} vectors")
     ranges = _rows(graph, dimension, workers)
 
-    def run(kernel: Callable[..., None], *arguments: Any, out: NDArray[np.float32]) -> None:
-        run_tasks(lambda a, b: kernel(*arguments, a, b, out), ranges, workers)
+    def run(kernel: Callable[..., None], *arguments: Any, out: tuple[NDArray[np.float32], ...]) -> None:
+        run_tasks(lambda a, b: kernel(*arguments, a, b, *out), ranges, workers)
 
     degree = np.maximum(graph.out_degrees, 1) / max(graph.num_arcs, 1)
     scale = np.power(degree, degree_exponent).astype(np.float32)
@@ -92,16 +92,15 @@ def fastrp_of(
         vectors, means = np.empty_like(found), np.empty_like(found)
     except MemoryError:
         raise InputError(f"dimension={dimension}: {n:,} vectors do not fit in memory") from None
-    run(kernels.project, np.uint64(seed), scale, out=vectors)
+    run(kernels.project, np.uint64(seed), scale, out=(vectors,))
     # Only proportions count: in single precision, weights as they are could overflow.
     weights = (weights / (float(weights.max(initial=0.0)) or 1.0)).astype(np.float32)
     rows = graph.offsets, graph.targets, weights
-    for at, factor in enumerate(iteration_weights):
-        if at:
-            run(kernels.average, rows, vectors, out=means)
-            vectors, means = means, vectors
-        if factor:
-            run(kernels.add_units, vectors, float(factor), out=found)
+    if iteration_weights[0]:
+        run(kernels.add_units, vectors, float(iteration_weights[0]), out=(found,))
+    for factor in iteration_weights[1:]:
+        run(kernels.average, rows, vectors, float(factor), out=(means, found))
+        vectors, means = means, vectors
     return found
 
 
