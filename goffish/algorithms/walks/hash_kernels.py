@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from goffish.kernels.compile import kernel
 from goffish.kernels.mixing import splitmix64
 
 #: Which hash: of a vertex's features, of the features of its neighbors, and of those that its neighbors chose.
 OWN, NEAR, AMONG = range(3)
+
+
+class Order(NamedTuple):
+    """Order of all features by their hashes, for `OWN`, `NEAR` and `AMONG` and for each draw.
+
+    Attributes
+    ----------
+    hashed : uint64, shape (3, draws, features)
+    ranks : int32, shape (3, features + 1, draws)
+        The last one is that of no feature, which is the largest.
+    features : int32, shape (3, draws, features + 1)
+        By rank; -1 is none.
+    """
+
+    hashed: NDArray[np.uint64]
+    ranks: NDArray[np.int32]
+    features: NDArray[np.int32]
 
 
 @kernel(inline="always")
@@ -36,63 +56,76 @@ def draw_features(seed, dimension, first, last, out):
 
 
 @kernel(allocates=False)
-def choose(features, seed, step, first, last, own, near):
+def hash_features(seed, step, out):
+    """Hashes of all features, uint64, shape (3, draws, features), for `OWN`, `NEAR` and `AMONG`."""
+    for which in range(3):
+        for draw in range(out.shape[1]):
+            key = hash_key(seed, step, draw, which)
+            for feature in range(out.shape[2]):
+                out[which, draw, feature] = hash_of(key, feature)
+
+
+@kernel(inline="always")
+def lower(least, ranks):
+    """The smaller ones of two rows of ranks."""
+    for draw in range(least.size):
+        least[draw] = min(least[draw], ranks[draw])
+
+
+@kernel(allocates=False)
+def choose(features, order, first, last, own, near):
     """Features of vertices with the smallest hashes, of their own and for their neighbors; -1 where there is none.
 
     Parameters
     ----------
     features : tuple
         Row pointers and features of the vertices; -1 is none.
-    own, near : int32, shape (n, draws)
+    order : Order
+    own : int32, shape (n, draws)
+    near : int32, shape (n, draws)
+        Of the features for neighbors, the ranks among those.
     """
     offsets, values = features
+    ranks, ordered = order.ranks, order.features
+    none = ordered.shape[2] - 1
     for v in range(first, last):
-        begin, end = offsets[v], offsets[v + 1]
+        own[v], near[v] = none, none
+        for i in range(offsets[v], offsets[v + 1]):
+            if values[i] >= 0:
+                lower(own[v], ranks[OWN, values[i]])
+                lower(near[v], ranks[NEAR, values[i]])
         for draw in range(own.shape[1]):
-            own_key, near_key = hash_key(seed, step, draw, OWN), hash_key(seed, step, draw, NEAR)
-            own_least = near_least = ~np.uint64(0)
-            own[v, draw] = near[v, draw] = -1
-            for i in range(begin, end):
-                feature = values[i]
-                if feature < 0:
-                    continue
-                hashed = hash_of(own_key, feature)
-                if hashed <= own_least:
-                    own_least, own[v, draw] = hashed, feature
-                hashed = hash_of(near_key, feature)
-                if hashed <= near_least:
-                    near_least, near[v, draw] = hashed, feature
+            own[v, draw] = ordered[OWN, draw, own[v, draw]]
+            near[v, draw] = ranks[AMONG, ordered[NEAR, draw, near[v, draw]], draw]
 
 
-@kernel(allocates=False)
-def pass_on(graph, seed, step, influence, first, last, near, own):
+@kernel
+def pass_on(graph, order, influence, first, last, near, own):
     """Replace the features of vertices by those of neighbors where their hash is smaller.
 
     Parameters
     ----------
     graph : tuple
         Row pointers and targets.
+    order : Order
     influence : float
         The hashes of neighbors count as divided by this number.
     near, own : int32, shape (n, draws)
         As `choose` gives them; `own` receives the new features.
     """
     offsets, targets = graph
+    hashed, ordered = order.hashed, order.features
+    least = np.empty(own.shape[1], np.int32)
     for v in range(first, last):
-        for draw in range(own.shape[1]):
-            own_key, key = hash_key(seed, step, draw, OWN), hash_key(seed, step, draw, AMONG)
-            least, chosen = ~np.uint64(0), np.int32(-1)
-            for i in range(offsets[v], offsets[v + 1]):
-                feature = near[targets[i], draw]
-                if feature >= 0:
-                    hashed = hash_of(key, feature)
-                    if hashed <= least:
-                        least, chosen = hashed, feature
+        least[:] = ordered.shape[2] - 1
+        for i in range(offsets[v], offsets[v + 1]):
+            lower(least, near[targets[i]])
+        for draw in range(least.size):
+            chosen, before = ordered[AMONG, draw, least[draw]], own[v, draw]
             if chosen < 0 or influence == 0.0:
                 continue
-            before = own[v, draw]
-            if before < 0 or float(least >> np.uint64(11)) < influence * float(
-                hash_of(own_key, before) >> np.uint64(11)
+            if before < 0 or float(hashed[AMONG, draw, chosen] >> np.uint64(11)) < influence * float(
+                hashed[OWN, draw, before] >> np.uint64(11)
             ):
                 own[v, draw] = chosen
 

@@ -29,6 +29,7 @@ def hashgnn_of(
     width = dimension if given is None else given.shape[1]
     check_memory(n * width, f"dimension={width}: {n:,} vectors")
     check_memory(n * density * 8, f"density={density}: the features of {n:,} vertices")
+    check_memory(width * density * 48, f"dimension={width}, density={density}: the order of the features in each draw")
     if given is None:
         drawn = np.empty((n, initial_density), np.int32)
         run_tasks(
@@ -44,13 +45,13 @@ def hashgnn_of(
     tasks, arcs = _rows(graph, density * 8, workers), (graph.offsets, graph.targets)
     for step in range(1, iterations + 1):
         own, near = np.empty((2, n, density), np.int32)
-        lists = offsets, values
+        lists, order = (offsets, values), _order(key, step, density, width)
 
-        def choose(first: int, last: int, *, now: Any = (lists, step, own, near)) -> None:
-            hash_kernels.choose(now[0], key, now[1], first, last, now[2], now[3])
+        def choose(first: int, last: int, *, now: Any = (lists, order, own, near)) -> None:
+            hash_kernels.choose(now[0], now[1], first, last, now[2], now[3])
 
-        def pass_on(first: int, last: int, *, now: Any = (step, own, near)) -> None:
-            hash_kernels.pass_on(arcs, key, now[0], neighbor_influence, first, last, now[2], now[1])
+        def pass_on(first: int, last: int, *, now: Any = (order, own, near)) -> None:
+            hash_kernels.pass_on(arcs, now[0], neighbor_influence, first, last, now[2], now[1])
 
         run_tasks(choose, tasks, workers)
         run_tasks(pass_on, tasks, workers)
@@ -58,6 +59,17 @@ def hashgnn_of(
     found = np.zeros((n, width), np.uint8)
     run_tasks(lambda a, b: hash_kernels.mark(offsets, values, a, b, found), tasks, workers)
     return found
+
+
+def _order(seed: np.uint64, step: int, draws: int, dimension: int) -> hash_kernels.Order:
+    """Order of `dimension` features in a step."""
+    hashed = np.empty((3, draws, dimension), np.uint64)
+    hash_kernels.hash_features(seed, step, hashed)
+    features = np.full((3, draws, dimension + 1), -1, np.int32)
+    features[..., :-1] = np.argsort(hashed, axis=2)
+    ranks = np.full((3, dimension + 1, draws), dimension, np.int32)
+    ranks[:, :-1] = np.argsort(features[..., :-1], axis=2).transpose(0, 2, 1)
+    return hash_kernels.Order(hashed, ranks, features)
 
 
 def _lists(chosen: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
