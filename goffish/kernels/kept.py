@@ -27,6 +27,8 @@ _SHIPPED = _PACKAGE / "compiled"
 #: The processor that they are for: nearly every one of this architecture that was made since 2013.
 SHIPPED_CPU = "x86-64-v3"
 _ITS_FEATURES = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+#: Changes with what is kept of a kernel: an upgrade does not read what an earlier version has kept.
+_FORMAT = 2
 _read_index = IndexDataCacheFile._load_index
 
 
@@ -96,7 +98,7 @@ class KeptKernels(FunctionCache):  # type: ignore[misc]
         _add_used(self._py_func, used)
         digest = hashlib.sha256(repr(sorted(used.items())).encode()).hexdigest()
         for file in files:
-            file._version, file._source_stamp = f"{numba.__version__} {digest}", _text_digest(source)
+            file._version, file._source_stamp = f"{numba.__version__} {_FORMAT} {digest}", _text_digest(source)
         self._identified = True
 
 

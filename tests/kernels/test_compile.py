@@ -115,8 +115,10 @@ def test_kernels_that_only_kernels_call(tmp_path: Path) -> None:
     """Breaks when what an inner kernel prints or raises needs machine code of its own, or it is not found on disk."""
     (tmp_path / "program.py").write_text(INNER)
     again = "from program import _first, less, np; less(np.array([2.0])); print(_first.stats.cache_hits.total())"
+    upgraded = f"from goffish.kernels import kept; kept._FORMAT += 1; {again}"
     printed = "first of 1\n3.0\n('too large', 3.0)\n"
-    for code, more in [("import program", ""), ("import program", ""), (again, "first of 1\n1\n")]:
+    runs = [("import program", ""), ("import program", ""), (again, "first of 1\n1\n"), (upgraded, "first of 1\n0\n")]
+    for code, more in runs:
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.stdout == printed + more, done.stderr
 

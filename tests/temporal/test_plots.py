@@ -246,8 +246,8 @@ def test_dates_stand_at_the_timesteps_that_they_begin() -> None:
     assert "2024-02-27" in _told(wavefront(table, timesteps=days.set_column(1, "start", texts)))
     for other in (days.set_column(1, "start", pa.array(np.arange(12))), days.drop_columns("start")):
         assert "2" in _told(wavefront(table, timesteps=other))
-    told = animate(*(_karate()[i] for i in (0, 2)), timesteps=days).told
-    assert told[1].startswith("from 2024-02-26: ") and len(told) == 12
+    status = animate(*(_karate()[i] for i in (0, 2)), timesteps=days).status
+    assert status[1].startswith("from 2024-02-26: ") and len(status) == 12
     with pytest.raises(InputError, match="rows of timestep 11, the timesteps are 0 to 9"):
         wavefront(_values()[1].filter(pa.array(np.asarray(table["timestep"]) == 11)), timesteps=days.slice(0, 10))
 
@@ -260,12 +260,12 @@ def test_points_in_time_are_counted_in_windows() -> None:
     assert again["timestep"].to_pylist() == [8, 0, None, 21]
     never = in_windows(table.slice(2, 1), "arrival", 10)
     assert never["timestep"].to_pylist() == [None]
-    for options, told in (
+    for options, status in (
         ({"window": 0}, "window=0"),
         ({"window": 10, "origin": 100}, "column 'arrival' contains 99, before origin = 100"),
         ({"window": 1, "origin": -(10**12)}, "more than 100,000 windows"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=status):
             in_windows(table, "arrival", **options)
 
 
@@ -305,7 +305,9 @@ def test_states_of_reached_vertices() -> None:
         expected = [0 if f < 0 or f > step else 1 if f == step else 2 for f in first]
         assert found.shown[step].tolist() == expected
     reached = ((first >= 0) & (first <= 3)).sum()
-    assert found.told[3] == f"{(first == 3).sum()} newly reached, {reached} of 34 vertices so far ({reached / 34:.1%})"
+    assert (
+        found.status[3] == f"{(first == 3).sum()} newly reached, {reached} of 34 vertices so far ({reached / 34:.1%})"
+    )
     figure = still(found, 3)
     points = by_gid(figure, "vertices-")
     assert len(points["vertices-D"].get_offsets()) == (first == 3).sum()
@@ -323,7 +325,7 @@ def test_values_are_coloured_on_one_scale_and_kept_on_request() -> None:
     assert texts[found.shown].tolist() == [
         ["0.5", "1.5", "2.5", "no value"], ["no value"] * 4, ["2.5", "no value", "no value", "no value"],
     ]  # fmt: skip
-    assert found.told == [
+    assert found.status == [
         "3 of 4 vertices with a value",
         "0 of 4 vertices with a value",
         "1 of 4 vertices with a value",
@@ -428,11 +430,11 @@ def test_tables_that_cannot_be_drawn(draw: Any) -> None:
     for wrong in (table["delay"], table["vertex"], pa.array(np.arange(table.num_rows), pa.timestamp("s"))):
         with pytest.raises(InputError, match=r"column .timestep. has type .*; expected timesteps as integers from 0"):
             draw(table.set_column(1, "timestep", wrong))
-    for labels, told in (
+    for labels, status in (
         (pa.array([[1]] * 480), "column 'vertex' has type list<item: int64>; expected integers or strings"),
         (pa.nulls(480, pa.int64()), "no label"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=status):
             draw(table.set_column(0, "vertex", labels))
     with pytest.raises(InputError, match="timesteps 0 to"):
         draw(table, timesteps=[10**12])
@@ -440,7 +442,7 @@ def test_tables_that_cannot_be_drawn(draw: Any) -> None:
 
 def test_values_that_cannot_be_drawn() -> None:
     _, table = _values()
-    for options, told in (
+    for options, status in (
         ({"vertices": ["v1", "nobody"]}, "the table has no vertex 'nobody'"),
         ({"vertices": ["v1", "v1"]}, r"vertices = \['v1', 'v1'\]: list each vertex once"),
         ({"vertices": [f"v{i}" for i in range(22)]}, "vertices: expected 1 to 21 labels, found 22"),
@@ -448,7 +450,7 @@ def test_values_that_cannot_be_drawn() -> None:
         ({"column": "speed"}, "no column 'speed'"),
         ({"column": "vertex"}, "column 'vertex' has type string; expected numbers"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=status):
             values_over_time(table, **options)
     twice = pa.concat_tables([table, table.slice(3, 1)])
     with pytest.raises(InputError, match="several rows for vertex"):
@@ -470,7 +472,7 @@ def test_animations_that_are_refused(tmp_path: Path) -> None:
     large = gf.from_networkx(nx.path_graph(2001))
     dense = gf.from_networkx(nx.complete_graph(202))
     assert dense.num_edges > MOST_EDGES
-    for call, told in (
+    for call, status in (
         (lambda: animate(large, table), r"2,001 vertices; up to 2,000"),
         (lambda: animate(dense, table), "the graph has 20,301 edges; at most 20,000 can be animated"),
         (lambda: animate(g, table, timesteps=range(20_000)), "400,000 states"),
@@ -491,7 +493,7 @@ def test_animations_that_are_refused(tmp_path: Path) -> None:
             "a GIF holds up to 300",
         ),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=status):
             call()
     assert list(tmp_path.iterdir()) == []
 
