@@ -43,7 +43,7 @@ def kernel(
         kernels over many arrays.
     inner : bool
         True: only kernels call it, as they alone call those whose names begin with an underscore. No machine code is
-        made of it by itself, which takes half of the time of compiling.
+        made of it by itself.
     """
     if function is None:
         return partial(kernel, inline=inline, allocates=allocates, inner=inner)

@@ -147,10 +147,11 @@ def test_errors() -> None:
     ):  # fmt: skip
         with pytest.raises(gf.InputError, match=message):
             gf.hashgnn(graph, **options)
-    many = gf.from_edges([0], [1], isolated=np.arange(2_000_000))
-    for options, message in (
-        ({"dimension": 1 << 20}, r"dimension=1048576: 2,000,000 vectors do not fit in memory: 2,097\.2 GB, of "),
-        ({"density": 1 << 16}, "density=65536: the features of 2,000,000 vertices do not fit in memory"),
+    few, many = gf.from_edges([0], [1]), gf.from_edges([0], [1], isolated=np.arange(2_000_000))
+    for where, options, message in (
+        (many, {"dimension": 1 << 20}, r"dimension=1048576: 2,000,000 vectors do not fit in memory: 2,097\.2 GB, of "),
+        (many, {"density": 1 << 16}, "density=65536: the features of 2,000,000 vertices do not fit in memory"),
+        (few, {"dimension": 1 << 20, "density": 1 << 16}, "density=65536: the order of the features in each draw do"),
     ):
         with pytest.raises(gf.InputError, match=message):
-            gf.hashgnn(many, **options)
+            gf.hashgnn(where, **options)

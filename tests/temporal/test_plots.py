@@ -260,12 +260,12 @@ def test_points_in_time_are_counted_in_windows() -> None:
     assert again["timestep"].to_pylist() == [8, 0, None, 21]
     never = in_windows(table.slice(2, 1), "arrival", 10)
     assert never["timestep"].to_pylist() == [None]
-    for options, status in (
+    for options, message in (
         ({"window": 0}, "window=0"),
         ({"window": 10, "origin": 100}, "column 'arrival' contains 99, before origin = 100"),
         ({"window": 1, "origin": -(10**12)}, "more than 100,000 windows"),
     ):
-        with pytest.raises(InputError, match=status):
+        with pytest.raises(InputError, match=message):
             in_windows(table, "arrival", **options)
 
 
@@ -430,11 +430,11 @@ def test_tables_that_cannot_be_drawn(draw: Any) -> None:
     for wrong in (table["delay"], table["vertex"], pa.array(np.arange(table.num_rows), pa.timestamp("s"))):
         with pytest.raises(InputError, match=r"column .timestep. has type .*; expected timesteps as integers from 0"):
             draw(table.set_column(1, "timestep", wrong))
-    for labels, status in (
+    for labels, message in (
         (pa.array([[1]] * 480), "column 'vertex' has type list<item: int64>; expected integers or strings"),
         (pa.nulls(480, pa.int64()), "no label"),
     ):
-        with pytest.raises(InputError, match=status):
+        with pytest.raises(InputError, match=message):
             draw(table.set_column(0, "vertex", labels))
     with pytest.raises(InputError, match="timesteps 0 to"):
         draw(table, timesteps=[10**12])
@@ -442,7 +442,7 @@ def test_tables_that_cannot_be_drawn(draw: Any) -> None:
 
 def test_values_that_cannot_be_drawn() -> None:
     _, table = _values()
-    for options, status in (
+    for options, message in (
         ({"vertices": ["v1", "nobody"]}, "the table has no vertex 'nobody'"),
         ({"vertices": ["v1", "v1"]}, r"vertices = \['v1', 'v1'\]: list each vertex once"),
         ({"vertices": [f"v{i}" for i in range(22)]}, "vertices: expected 1 to 21 labels, found 22"),
@@ -450,7 +450,7 @@ def test_values_that_cannot_be_drawn() -> None:
         ({"column": "speed"}, "no column 'speed'"),
         ({"column": "vertex"}, "column 'vertex' has type string; expected numbers"),
     ):
-        with pytest.raises(InputError, match=status):
+        with pytest.raises(InputError, match=message):
             values_over_time(table, **options)
     twice = pa.concat_tables([table, table.slice(3, 1)])
     with pytest.raises(InputError, match="several rows for vertex"):
@@ -472,7 +472,7 @@ def test_animations_that_are_refused(tmp_path: Path) -> None:
     large = gf.from_networkx(nx.path_graph(2001))
     dense = gf.from_networkx(nx.complete_graph(202))
     assert dense.num_edges > MOST_EDGES
-    for call, status in (
+    for call, message in (
         (lambda: animate(large, table), r"2,001 vertices; up to 2,000"),
         (lambda: animate(dense, table), "the graph has 20,301 edges; at most 20,000 can be animated"),
         (lambda: animate(g, table, timesteps=range(20_000)), "400,000 states"),
@@ -493,7 +493,7 @@ def test_animations_that_are_refused(tmp_path: Path) -> None:
             "a GIF holds up to 300",
         ),
     ):
-        with pytest.raises(InputError, match=status):
+        with pytest.raises(InputError, match=message):
             call()
     assert list(tmp_path.iterdir()) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from goffish.gopher.spark.tasks import forget_archives
 from goffish.spark.ingest.clean import ORDER
 from goffish.spark.ingest.sources import FILE_BITS, TABLE_BITS
-from goffish.spark.ingest.stored import FILES, Batches, File, Stored, Target, gathered, schema_of
+from goffish.spark.ingest.stored import FILES, Batches, File, Stored, Target, gathered, part_of_task, schema_of
 from goffish.spark.ingest.work import WorkFolder
 
 if TYPE_CHECKING:
@@ -152,18 +152,12 @@ class _Write:
     schema: pa.Schema
 
     def __call__(self, batches: Batches) -> Batches:
+        part = part_of_task()
         try:
-            for part, table in self._parts(batches):
+            for table in gathered(batches, _FILE_ROWS):
                 yield from self._written(part, table).to_batches()
         finally:
             forget_archives()
-
-    def _parts(self, batches: Batches) -> Iterator[tuple[int, pa.Table]]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        for table in gathered(batches, _FILE_ROWS):
-            yield 0 if context is None else context.partitionId(), table
 
     def _written(self, part: int, table: pa.Table) -> pa.Table:
         stopped = table.column("rule").is_valid()

@@ -211,15 +211,20 @@ class Write:
     schema: pa.Schema
 
     def __call__(self, batches: Batches) -> Batches:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        part = 0 if context is None else context.partitionId()
+        part = part_of_task()
         try:
             for table in gathered(batches, _FILE_ROWS):
                 yield from self.target.report(part, table.cast(self.schema)).to_batches()
         finally:
             forget_archives()
+
+
+def part_of_task() -> int:
+    """The number of Spark's partition that this task has; 0 outside of a task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
 
 
 def gathered(batches: Batches, rows: int) -> Iterator[pa.Table]:
